@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What this library costs at compile time, against the budget in budget.json (seconds).
+#
+#   compile_time.py [--nvcc=NVCC] [--cxx=COMPILER] [--runs=3] [--include=FOLDER]...
+#
+# Per compiler: an empty kernel; the standard, CCCL and CUDA headers that the umbrella needs, alone; the umbrella; the
+# umbrella and one allreduce. Counted is processor time, the least of the runs, so that other work on the machine does not
+# show. `umbrella` is what it adds to the headers that it needs, `instantiation` what the allreduce adds to the umbrella.
+"""Measures compile time against a budget."""
+
+import argparse
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+UMBRELLA = "mscclpp/mscclpp.hpp"
+
+ALLREDUCE = """
+using Collective = mscclpp::AllReduce<mscclpp::TwoShot, mscclpp::PacketTransport<mscclpp::LL128>, mscclpp::Sum>;
+%s void allReduce(mscclpp::DeviceTeam team, float const* in, float* out, std::size_t count) {
+  Collective{team}(mscclpp::thisGrid(), mscclpp::View{in, count}, mscclpp::View{out, count});
+}
+"""
+
+
+def outside_includes(umbrella, folders, excluded):
+    """The `#include <...>` lines of everything the umbrella reaches, without this library's own headers."""
+    found, seen, queue = [], set(), [umbrella]
+    while queue:
+        header = queue.pop()
+        if header in seen or excluded in header:
+            continue
+        seen.add(header)
+        path = next((p for p in (os.path.join(f, header) for f in folders) if os.path.exists(p)), None)
+        if path is None:
+            raise SystemExit(f"error: {header} is in none of: {', '.join(folders)}")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        queue += re.findall(r'^#include "(mscclpp/[^"]+)"', text, re.MULTILINE)
+        found += re.findall(r"^#include <([^>]+)>", text, re.MULTILINE)
+    return sorted(set(found))
+
+
+def compile_seconds(command, text, suffix, runs):
+    """Least processor time of `runs` compilations."""
+    best = None
+    with tempfile.TemporaryDirectory(prefix="mscclpp-compile-time-") as folder:
+        source = os.path.join(folder, f"unit{suffix}")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+        for _ in range(runs):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run([*command, "-c", "-o", os.path.join(folder, "unit.o"), source], check=False, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            if done.returncode != 0:
+                raise SystemExit(f"error: does not compile: {' '.join(command)}\n{text}\n{done.stdout}")
+            seconds = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+            best = seconds if best is None else min(best, seconds)
+    return best
+
+
+def measure(name, command, suffix, kernel, excluded, folders, runs):
+    """Returns {what: seconds} for one compiler."""
+    includes = "".join(f"#include <{header}>\n" for header in outside_includes(UMBRELLA, folders, excluded))
+    empty = f"{kernel} void empty(unsigned* p) {{ *p = 1; }}\n"
+    command = [*command, "-std=c++20", *[f"-I{folder}" for folder in folders]]
+    units = {
+        "empty": empty,
+        "needed headers": includes + empty,
+        "with umbrella": f'#include "{UMBRELLA}"\n{empty}',
+        "with allreduce": f'#include "{UMBRELLA}"\n{empty}' + ALLREDUCE % kernel,
+    }
+    seconds = {}
+    for what, text in units.items():
+        seconds[what] = compile_seconds(command, text, suffix, runs)
+        print(f"{name:5} {what:16} {seconds[what]:7.2f} s", flush=True)
+    return {"umbrella": seconds["with umbrella"] - seconds["needed headers"],
+            "instantiation": seconds["with allreduce"] - seconds["with umbrella"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nvcc", help="nvcc to measure")
+    parser.add_argument("--cxx", help="C++ compiler to measure")
+    parser.add_argument("--include", action="append", default=[], help="further include folders (the generated one)")
+    parser.add_argument("--runs", type=int, default=3)
+    arguments = parser.parse_args()
+    if not arguments.nvcc and not arguments.cxx:
+        parser.error("give --nvcc, --cxx or both")
+    folders = [os.path.join(ROOT, "include"), *[folder for folder in arguments.include if folder]]
+    with open(os.path.join(HERE, "budget.json"), encoding="utf-8") as file:
+        budget = json.load(file)
+    costs = {}
+    if arguments.nvcc:
+        costs["nvcc"] = measure("nvcc", [arguments.nvcc, "-O2", "-gencode=arch=compute_90,code=sm_90"], ".cu",
+                                "__global__", "/sim/", folders, arguments.runs)
+    if arguments.cxx:
+        costs["c++"] = measure("c++", [arguments.cxx, "-O2"], ".cpp", "", "/arch/cuda/", folders, arguments.runs)
+    over = 0
+    for name, cost in costs.items():
+        for what, seconds in cost.items():
+            limit = budget[name][what]
+            late = seconds > limit
+            over += late
+            print(f"{name:5} {what:16} {seconds:7.2f} s of {limit:.2f} s{'   OVER BUDGET' if late else ''}")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// mscclpp-bench: times collectives and checks their results. docs/benchmark.md tells how to use it and how it measures.
+//
+// Ends with 0 where all is right, 1 where an element is wrong or a case failed, 2 where the arguments cannot be used.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/version.hpp"
+#include "options.hpp"
+#include "plan.hpp"
+#include "report.hpp"
+#include "session.hpp"
+
+namespace mscclpp::bench {
+namespace {
+
+constexpr int statusBad = 1;
+constexpr int statusUsage = 2;
+
+std::uint64_t digestOf(std::vector<std::string> const& arguments) {
+  std::uint64_t digest = 0xcbf29ce484222325u;
+  for (auto const& argument : arguments) {
+    for (char c : argument + '\n') digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  }
+  return digest;
+}
+
+// One line that is written over, where somebody watches.
+class Progress {
+ public:
+  explicit Progress(bool wanted) : shown_(wanted && ::isatty(STDERR_FILENO) == 1) {}
+  void show(std::string const& text) const {
+    if (shown_) fmt::print(stderr, "\r\033[K{}", text);
+  }
+  void clear() const { show({}); }
+
+ private:
+  bool shown_;
+};
+
+// Prints the rows that were added since the last call, as soon as Google Benchmark says that a case is done.
+class TableReporter final : public ::benchmark::BenchmarkReporter {
+ public:
+  TableReporter(Report const& report, Progress const& progress, bool leads)
+      : report_(report), progress_(progress), leads_(leads) {}
+
+  bool ReportContext(Context const&) override {
+    if (leads_) print(report_.heading());
+    return true;
+  }
+  void ReportRuns(std::vector<Run> const&) override {
+    for (; printed_ < report_.rows.size(); ++printed_) {
+      if (leads_) print(report_.line(report_.rows[printed_]));
+    }
+  }
+
+ private:
+  void print(std::string const& text) const {
+    progress_.clear();
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  Report const& report_;
+  Progress const& progress_;
+  bool leads_;
+  std::size_t printed_ = 0;
+};
+
+class Program {
+ public:
+  Program(CommandLine const& commandLine, std::uint64_t digest)
+      : commandLine_(commandLine), session_(commandLine.options, digest), progress_(session_.leads()) {}
+
+  int run() {
+    openOutput();
+    cases_ = planCases(commandLine_.options, session_.facts());
+    std::erase_if(cases_, [&](Case const& item) { return item.nccl && !session_.ncclSupports(item); });
+    describe();
+    for (auto const& item : cases_) {
+      ::benchmark::RegisterBenchmark(item.name().c_str(),
+                                     [this, &item](::benchmark::State& state) { measure(item, state); })
+          ->Iterations(item.replays)
+          ->UseManualTime()
+          ->Unit(::benchmark::kMicrosecond);
+    }
+    auto const list = initializeBenchmark();
+    TableReporter reporter(report_, progress_, session_.leads());
+    auto const matched = list && !session_.leads() ? 1 : ::benchmark::RunSpecifiedBenchmarks(&reporter);
+    progress_.clear();
+    session_.close();
+    if (matched == 0) throw UsageError("--benchmark_filter matches no case");
+    if (output_.is_open()) {
+      output_ << (commandLine_.options.output.ends_with(".json") ? report_.json() : report_.markdown());
+      if (!output_.flush()) throw Error(ErrorCode::systemError, "cannot write --output=" + commandLine_.options.output);
+    }
+    return report_.bad() ? statusBad : 0;
+  }
+
+ private:
+  void openOutput() {
+    auto const& file = commandLine_.options.output;
+    if (file.empty() || !session_.leads()) return;
+    output_.open(file);
+    if (!output_) throw UsageError(fmt::format("--output={}: the file cannot be written", file));
+  }
+
+  void describe() {
+    report_.ranks = session_.facts().ranks;
+    report_.nccl = commandLine_.options.nccl;
+    report_.note = session_.note();
+    report_.facts = {{"mscclpp-bench", versionText},
+                     {"collective", commandLine_.options.inPlace ? "allreduce, in place" : "allreduce"},
+                     {"ranks", session_.description()},
+                     {"seed", fmt::format("{}", session_.seed())}};
+    if (report_.nccl) report_.facts.emplace_back("NCCL", session_.ncclVersion());
+    for (auto const& [what, value] : report_.facts) ::benchmark::AddCustomContext(what, value);
+  }
+
+  // Returns whether only the names were asked for.
+  bool initializeBenchmark() {
+    bool list = false;
+    auto& arguments = benchmarkArguments_;  // Google Benchmark keeps pointers into them
+    arguments = {"mscclpp-bench"};
+    for (auto const& argument : commandLine_.benchmarkArguments) {
+      list = list || argument == "--benchmark_list_tests" || argument == "--benchmark_list_tests=true";
+      if (session_.severalProcesses() && argument.starts_with("--benchmark_enable_random_interleaving")) {
+        throw UsageError(argument + ": every process would take another order; use it with ranks in one process");
+      }
+      // One process writes.
+      if (session_.leads() || !argument.starts_with("--benchmark_out")) arguments.push_back(argument);
+    }
+    std::vector<char*> pointers;
+    for (auto& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    int count = static_cast<int>(arguments.size());
+    ::benchmark::Initialize(&count, pointers.data());
+    if (count > 1) throw UsageError(fmt::format("{}: Google Benchmark does not know this flag", pointers[1]));
+    return list;
+  }
+
+  // One case, as Google Benchmark calls it.
+  void measure(Case const& item, ::benchmark::State& state) {
+    if (!prepared_) {
+      progress_.show("preparing");
+      session_.prepare(cases_);
+      prepared_ = true;
+    }
+    progress_.show(fmt::format("[{}/{}] {}", ++done_, cases_.size(), item.name()));
+    Row row;
+    try {
+      auto const result = session_.run(item);
+      auto const found = ncclMedians_.find(item.subject());
+      row = makeRow(item, result, report_.ranks,
+                    item.nccl || found == ncclMedians_.end() ? std::nullopt : std::optional(found->second));
+      if (item.nccl) ncclMedians_[item.subject()] = row.median;
+      std::size_t replay = 0;
+      for (auto _ : state) state.SetIterationTime(result.seconds.at(replay++));
+      addCounters(row, state);
+    } catch (std::exception const& error) {
+      row.item = item;
+      row.error = error.what();
+      if (!failed_) {
+        progress_.clear();
+        fmt::print(stderr, "mscclpp-bench: {}: {}\n", item.name(), error.what());
+      }
+      failed_ = true;
+      state.SkipWithError(error.what());
+    }
+    report_.rows.push_back(row);
+  }
+
+  static void addCounters(Row const& row, ::benchmark::State& state) {
+    state.counters["bytes"] = static_cast<double>(row.item.bytes());
+    state.counters["time_us"] = row.median * 1e6;
+    state.counters["p99_us"] = row.p99 * 1e6;
+    state.counters["algbw_gbps"] = row.algorithmBandwidth * 1e-9;
+    state.counters["busbw_gbps"] = row.busBandwidth * 1e-9;
+    state.counters["ops_per_graph"] = row.item.operations;
+    if (!row.item.nccl) {
+      state.counters["blocks"] = row.item.choice.blocks;
+      state.counters["threads"] = row.item.choice.threads;
+    }
+    if (row.wrong) state.counters["wrong"] = static_cast<double>(*row.wrong);
+    if (row.overNccl) state.counters["vs_nccl"] = *row.overNccl;
+  }
+
+  CommandLine const& commandLine_;
+  std::vector<std::string> benchmarkArguments_;
+  Session session_;
+  Progress progress_;
+  std::vector<Case> cases_;
+  Report report_;
+  std::map<std::string, double> ncclMedians_;
+  std::ofstream output_;
+  bool prepared_ = false;
+  bool failed_ = false;
+  std::size_t done_ = 0;
+};
+
+int runMain(std::vector<std::string> const& arguments) {
+  try {
+    auto const commandLine = parseCommandLine(arguments);
+    if (!commandLine.help.empty()) {
+      fmt::print("{}", commandLine.help);
+      return 0;
+    }
+    return Program(commandLine, digestOf(arguments)).run();
+  } catch (UsageError const& error) {
+    fmt::print(stderr, "mscclpp-bench: {}\n", error.what());
+    return statusUsage;
+  } catch (std::exception const& error) {
+    fmt::print(stderr, "mscclpp-bench: {}\n", error.what());
+    return statusBad;
+  }
+}
+
+}  // namespace
+}  // namespace mscclpp::bench
+
+int main(int argc, char** argv) { return mscclpp::bench::runMain({argv + 1, argv + argc}); }

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <limits>
+
+namespace mscclpp::bench {
+namespace {
+
+constexpr std::string_view benchmarkPrefix = "--benchmark_";
+
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    auto const comma = text.find(',');
+    parts.push_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+template <class Range>
+std::string names(Range const& values) {
+  std::vector<std::string_view> result;
+  for (auto value : values) result.push_back(name(value));
+  return fmt::format("{}", fmt::join(result, ", "));
+}
+
+[[noreturn]] void refuse(std::string_view flag, std::string_view value, std::string_view allowed) {
+  throw UsageError(fmt::format("{}={}: allowed is {}", flag, value, allowed));
+}
+
+template <class T, class ByName>
+std::vector<T> parseList(std::string_view flag, std::string const& text, ByName byName, std::string const& allowed) {
+  std::vector<T> result;
+  for (auto part : split(text)) {
+    auto const value = byName(part);
+    if (!value) refuse(flag, part, allowed);
+    result.push_back(*value);
+  }
+  return result;
+}
+
+template <class T>
+T parseNumber(std::string_view flag, std::string_view text, T least, T most) {
+  T value{};
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
+    refuse(flag, text, fmt::format("a whole number from {} to {}", least, most));
+  }
+  return value;
+}
+
+bool parseSwitch(std::string_view flag, std::string_view text) {
+  if (text == "on") return true;
+  if (text != "off") refuse(flag, text, "on, off");
+  return false;
+}
+
+void parseAlgorithms(std::string const& text, Options& options) {
+  if (text == "auto") return;
+  if (text == "all") {
+    options.algorithmChoice = AlgorithmChoice::all;
+    return;
+  }
+  options.algorithmChoice = AlgorithmChoice::named;
+  options.algorithms = parseList<AllReduceAlgorithm>(
+      "--algorithm", text, [](auto part) { return allReduceByName(part); },
+      fmt::format("auto, all, or a list of {}", fmt::join(allReduceNames, ", ")));
+}
+
+// The flags as text, where given.
+struct Texts {
+  std::optional<std::string> device, ranks, collective, algorithm, dtype, op, minBytes, maxBytes, factor, peers, check,
+      replays, operationsPerGraph, blocks, threads, overlap, seed, output;
+};
+
+Options interpret(Texts const& text) {
+  Options options;
+  if (text.device && *text.device != "auto") {
+    if (*text.device != "cuda" && *text.device != "sim") refuse("--device", *text.device, "auto, cuda, sim");
+    options.device = *text.device == "cuda" ? DeviceKind::cuda : DeviceKind::sim;
+  }
+  if (text.ranks) options.ranks = parseNumber("--ranks", *text.ranks, 1, maxTeamSize);
+  if (text.collective && *text.collective != "allreduce") refuse("--collective", *text.collective, "allreduce");
+  if (text.algorithm) parseAlgorithms(*text.algorithm, options);
+  if (text.dtype) {
+    options.types = parseList<ElementType>(
+        "--dtype", *text.dtype, [](auto part) { return elementTypeByName(part); }, names(elementTypes));
+  }
+  if (text.op) {
+    options.operations = parseList<Operation>(
+        "--op", *text.op, [](auto part) { return operationByName(part); }, names(operations));
+  }
+  if (text.minBytes) options.minBytes = parseBytes("--min-bytes", *text.minBytes);
+  if (text.maxBytes) options.maxBytes = parseBytes("--max-bytes", *text.maxBytes);
+  if (options.maxBytes && *options.maxBytes < options.minBytes) {
+    throw UsageError(fmt::format("--min-bytes={} is more than --max-bytes={}", formatBytes(options.minBytes),
+                                 formatBytes(*options.maxBytes)));
+  }
+  if (text.factor) options.factor = parseNumber<std::uint64_t>("--factor", *text.factor, 2, 1u << 20);
+  if (text.peers) {
+    if (*text.peers != "nccl") refuse("--peers", *text.peers, "nccl");
+    options.nccl = true;
+  }
+  if (text.check) options.check = parseSwitch("--check", *text.check);
+  if (text.replays) options.replays = parseNumber("--replays", *text.replays, 1, 100000);
+  if (text.operationsPerGraph) {
+    options.operationsPerGraph = parseNumber("--ops-per-graph", *text.operationsPerGraph, 1, 10000);
+  }
+  if (text.blocks) options.blocks = parseNumber<std::uint32_t>("--blocks", *text.blocks, 1, 4096);
+  if (text.threads) options.threads = parseNumber<std::uint32_t>("--threads", *text.threads, 1, 512);
+  if (text.overlap) options.overlap = parseSwitch("--overlap", *text.overlap);
+  if (text.seed) {
+    options.seed = parseNumber<std::uint64_t>("--seed", *text.seed, 0, std::numeric_limits<std::uint64_t>::max());
+  }
+  if (text.output) {
+    if (!text.output->ends_with(".json") && !text.output->ends_with(".md")) {
+      refuse("--output", *text.output, "a file name that ends in .json or .md");
+    }
+    options.output = *text.output;
+  }
+  return options;
+}
+
+}  // namespace
+
+std::uint64_t parseBytes(std::string_view flag, std::string_view text) {
+  constexpr std::string_view allowed = "a whole number of bytes, or one followed by K, M or G";
+  std::uint64_t number = 0;
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view const unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  unsigned shift = 0;
+  if (unit == "K" || unit == "k") {
+    shift = 10;
+  } else if (unit == "M" || unit == "m") {
+    shift = 20;
+  } else if (unit == "G" || unit == "g") {
+    shift = 30;
+  } else if (!unit.empty()) {
+    refuse(flag, text, allowed);
+  }
+  constexpr std::uint64_t most = std::uint64_t{1} << 40;
+  if (error != std::errc{} || number == 0 || number > (most >> shift)) {
+    refuse(flag, text, fmt::format("{}, from 1 to 1024G", allowed));
+  }
+  return number << shift;
+}
+
+std::string formatBytes(std::uint64_t bytes) {
+  for (auto const& [shift, unit] : {std::pair{30, 'G'}, std::pair{20, 'M'}, std::pair{10, 'K'}}) {
+    if (bytes != 0 && bytes % (std::uint64_t{1} << shift) == 0) return fmt::format("{}{}", bytes >> shift, unit);
+  }
+  return fmt::format("{}", bytes);
+}
+
+CommandLine parseCommandLine(std::vector<std::string> const& arguments) {
+  CommandLine result;
+  std::vector<std::string> own;
+  for (auto const& argument : arguments) {
+    (argument.starts_with(benchmarkPrefix) ? result.benchmarkArguments : own).push_back(argument);
+  }
+
+  CLI::App app("Times collectives and checks their results, on GPUs or on simulated GPUs.", "mscclpp-bench");
+  Texts text;
+  app.add_option("--device", text.device, "auto, cuda or sim; auto: GPUs where there are any");
+  app.add_option("--ranks", text.ranks, "ranks in this process: default every GPU, or 4 simulated ones");
+  app.add_option("--collective", text.collective, "allreduce");
+  app.add_option(
+      "--algorithm", text.algorithm,
+      fmt::format("auto (the library's choice, the default), all, or a list of {}", fmt::join(allReduceNames, ", ")));
+  app.add_option("--dtype", text.dtype, fmt::format("list of {}; default bfloat16", names(elementTypes)));
+  app.add_option("--op", text.op, fmt::format("list of {}; default sum", names(operations)));
+  app.add_option("--min-bytes", text.minBytes, "smallest size, such as 1K; default 1K");
+  app.add_option("--max-bytes", text.maxBytes, "largest size; default 1G, on simulated GPUs 1M");
+  app.add_option("--factor", text.factor, "from one size to the next; default 4");
+  bool inPlace = false;
+  app.add_flag("--in-place", inPlace, "the output is the input's buffer");
+  app.add_option("--peers", text.peers, "nccl: time NCCL in the same run, from libnccl.so.2");
+  app.add_option("--check", text.check, "on or off: compare every element with what the host computes; default on");
+  app.add_option("--replays", text.replays, "timed repetitions of each case");
+  app.add_option("--ops-per-graph", text.operationsPerGraph, "operations in one repetition");
+  app.add_option("--blocks", text.blocks, "blocks of every launch, in place of the library's choice");
+  app.add_option("--threads", text.threads, "threads per block of every launch, likewise");
+  app.add_option("--overlap", text.overlap,
+                 "on or off: programmatic dependent launch; default on for packet algorithms");
+  app.add_option("--seed", text.seed, "of the input data; default: a random one, which is printed");
+  app.add_option("--output", text.output, "also write the results to this .json or .md file");
+  app.footer("Flags of Google Benchmark, such as --benchmark_filter= and --benchmark_out=, are passed on to it.");
+
+  std::vector<std::string> reversed(own.rbegin(), own.rend());  // the order that CLI11 takes a vector in
+  try {
+    app.parse(reversed);
+  } catch (CLI::CallForHelp const&) {
+    result.help = app.help();
+    return result;
+  } catch (CLI::ParseError const& error) {
+    throw UsageError(fmt::format("{}; see mscclpp-bench --help", error.what()));
+  }
+  result.options = interpret(text);
+  result.options.inPlace = inPlace;
+  return result;
+}
+
+}  // namespace mscclpp::bench

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The command line of mscclpp-bench. Flags of Google Benchmark (--benchmark_...) are set aside for it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "elements.hpp"
+#include "mscclpp/algorithms/tuning.hpp"
+#include "mscclpp/host/runtime.hpp"
+
+namespace mscclpp::bench {
+
+// What the user asked for cannot be: the text goes to stderr, and the program ends with status 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+enum class AlgorithmChoice : std::uint8_t { automatic, all, named };
+
+// An empty optional is a default that depends on the machine or on the case.
+struct Options {
+  std::optional<DeviceKind> device;
+  std::optional<int> ranks;
+  AlgorithmChoice algorithmChoice = AlgorithmChoice::automatic;
+  std::vector<AllReduceAlgorithm> algorithms;  // where named
+  std::vector<ElementType> types{ElementType::bfloat16};
+  std::vector<Operation> operations{Operation::sum};
+  std::uint64_t minBytes = std::uint64_t{1} << 10;
+  std::optional<std::uint64_t> maxBytes;
+  std::uint64_t factor = 4;
+  bool inPlace = false;
+  bool nccl = false;
+  bool check = true;
+  std::optional<int> replays;
+  std::optional<int> operationsPerGraph;
+  std::optional<std::uint32_t> blocks;
+  std::optional<std::uint32_t> threads;
+  std::optional<bool> overlap;
+  std::optional<std::uint64_t> seed;
+  std::string output;
+};
+
+struct CommandLine {
+  Options options;
+  std::vector<std::string> benchmarkArguments;  // for Google Benchmark, without the program's name
+  std::string help;                             // not empty: print it and end with status 0
+};
+
+// `arguments` without the program's name. Throws UsageError, one line that names the flag, the value and what is
+// allowed.
+CommandLine parseCommandLine(std::vector<std::string> const& arguments);
+
+// "64K" to 65536: a whole number, then K, M or G for powers of 1024. Throws UsageError naming `flag`.
+std::uint64_t parseBytes(std::string_view flag, std::string_view text);
+
+// 65536 to "64K"; what is no whole number of K, M or G stays in digits.
+std::string formatBytes(std::uint64_t bytes);
+
+}  // namespace mscclpp::bench

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Results as people and programs read them: a table on stdout while the cases run, JSON or Markdown in a file at the
+// end.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "session.hpp"
+
+namespace mscclpp::bench {
+
+struct Row {
+  Case item;
+  double median = 0;  // seconds per operation
+  double p99 = 0;
+  double algorithmBandwidth = 0;       // bytes of input per second
+  double busBandwidth = 0;             // bytes per second that each rank's link must carry at least
+  std::optional<std::uint64_t> wrong;  // nothing: not checked
+  std::optional<double> overNccl;      // NCCL's median time over this one
+  std::string error;                   // not empty: the case failed, and the figures mean nothing
+};
+
+Row makeRow(Case const& item, CaseResult const& result, int ranks, std::optional<double> ncclMedian);
+
+// The value below or at which `share` of the samples lie.
+double quantile(std::vector<double> samples, double share);
+
+struct Report {
+  std::vector<std::pair<std::string, std::string>> facts;  // what, value
+  std::string note;
+  bool nccl = false;
+  int ranks = 1;
+  std::vector<Row> rows;
+
+  std::string heading() const;  // facts and the column names
+  std::string line(Row const& row) const;
+  std::string json() const;
+  std::string markdown() const;
+  // True where a case failed or an element was wrong.
+  bool bad() const;
+};
+
+}  // namespace mscclpp::bench

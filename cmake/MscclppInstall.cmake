@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Install rules and the package that find_package(mscclpp) reads.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(mscclpp_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/mscclpp")
+set(mscclpp_targets mscclpp_headers mscclpp_host)
+if(MSCCLPP_HAS_SIM)
+  list(APPEND mscclpp_targets mscclpp_sim)
+endif()
+
+install(TARGETS ${mscclpp_targets}
+  EXPORT mscclppTargets
+  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
+  INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(EXPORT mscclppTargets NAMESPACE mscclpp:: DESTINATION "${mscclpp_package_dir}")
+
+configure_package_config_file(cmake/mscclppConfig.cmake.in "${PROJECT_BINARY_DIR}/mscclppConfig.cmake"
+  INSTALL_DESTINATION "${mscclpp_package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/mscclppConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/mscclppConfig.cmake" "${PROJECT_BINARY_DIR}/mscclppConfigVersion.cmake"
+  DESTINATION "${mscclpp_package_dir}")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/mscclpp")

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A start of your own: copy this folder, put your kernel in place of MyKernel. Builds as it is, for GPUs and for the
+// simulated machine.
+#include <algorithm>
+#include <cstdio>
+
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/launch.hpp"
+#include "mscclpp/host/ranks.hpp"
+#include "mscclpp/host/team.hpp"
+#include "mscclpp/mscclpp.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+struct MyKernel {
+  MSCCLPP_DEVICE void operator()(float* values, std::size_t n, DeviceTeam const& team) const {
+    AllReduce<OneShot, PacketTransport<LL16>, Max>{team}(thisGrid(), View{values, n}, View{values, n});
+  }
+};
+
+void runRank(Communicator& communicator) {
+  GpuBuffer<float> values(communicator.device(), 1000);
+  Team const team(communicator, {.blocks = 8, .packetBytes = 1 << 20, .lineBytes = 0, .stageBytes = 0});
+  Stream const stream(communicator.device());
+  launch(stream, {.blocks = 8, .threads = 128}, MyKernel{}, values.data(), values.size(), team.deviceHandle());
+  communicator.synchronize(stream);   // throws with a report if a kernel waited in vain
+}
+
+}  // namespace
+
+int main() {
+  try {
+    runRanks(kernelDevice, std::min(2, Device::count(kernelDevice)), runRank);
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// All-reduce in one exchange: every rank sends its whole input to every peer, and each reduces everything.
+//
+// One link latency; (n-1) times the message leaves each rank. For small messages.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "mscclpp/algorithms/concepts.hpp"
+#include "mscclpp/algorithms/partition.hpp"
+#include "mscclpp/algorithms/reduction.hpp"
+#include "mscclpp/device/view.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+struct OneShot {
+  static constexpr std::string_view name = "oneshot";
+  // Rows of the workspace: one per source.
+  MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return ranks; }
+
+  template <class Tr, class R, int Ranks, BlockSet B, class T, class Epilogue>
+  MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, View<T const> in, View<T> out,
+                                 Epilogue const& epilogue) {
+    constexpr unsigned U = Tr::unroll;
+    constexpr unsigned W = Tr::words;
+    int const ranks = Ranks != 0 ? Ranks : team.size;
+    auto const rank = static_cast<unsigned>(team.rank);
+    auto const thread = blocks.block().rank();
+
+    typename Tr::template Session<B> session(team, blocks, static_cast<unsigned>(ranks));
+    PayloadReader<T, W, Tr::granule> const reader(in);
+    PayloadWriter<T, W, Tr::granule> const writer(out);
+    auto const threads = session.threads();
+    TilePartition const partition{Tr::slotsFor(in.bytes()), minimum<std::uint32_t>(threads * U, session.rowSlots()),
+                                  Tr::slotsPerGroup, blocks.blockCount(), blocks.blockRank()};
+
+    if (partition.slots == 0) return;
+
+    auto tile = partition.at(0);
+    auto mine = threadSlots<U>(thread, threads, tile);
+    session.open();
+    for (std::uint64_t round = 0;;) {
+      auto const tileOffset = Tr::dataOffset(tile.first);
+      auto const source = reader.window(tileOffset);
+      Payload<W> own[U];
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < U; ++i) {
+        own[i] = mine.valid[i] ? reader.read(source, Tr::dataOffset(mine.slot[i])) : Payload<W>{};
+      }
+      session.beginRound();
+      MSCCLPP_UNROLL
+      for (int distance = 1; distance < ranks; ++distance) {
+        int const peer = team.rank + distance < ranks ? team.rank + distance : team.rank + distance - ranks;
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < U; ++i) session.put(peer, rank, mine.slot[i], own[i], mine.active[i]);
+      }
+      bool const last = partition.isLast(round);
+      if (last) session.commit();
+      session.exchange(0);
+
+      typename R::template Accumulators<W> totals[U]{};
+      R::template fold<U>(team, session, 0, mine.slot, mine.active, own, totals);
+      auto const target = writer.window(tileOffset);
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < U; ++i) {
+        if (!mine.valid[i]) continue;
+        auto const offset = Tr::dataOffset(mine.slot[i]);
+        writer.write(target, offset, R::template conclude<W>(epilogue, totals[i], (tileOffset + offset) / sizeof(T)),
+                     Tr::dataBytes(mine.slot[i]));
+      }
+      if (last) return;
+      session.endRound();
+      round += partition.roundSlots();
+      tile = partition.at(round);
+      mine = threadSlots<U>(thread, threads, tile);
+    }
+  }
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a collective is composed of. An algorithm names a schedule, a transport, a reduction and an epilogue; each is a
+// type that meets one of these concepts, and a user's own fits in beside ours.
+//
+// A transport moves payloads between the workspaces of a team. Its `Session` is made by every thread of the blocks that
+// take part and addresses slots in rows: row r, slot s of a rank's workspace, written by one rank per round. The
+// constructor touches no memory, so that whatever can be computed beforehand is, while the kernel ahead still runs.
+//   open()                                   waits for that kernel, and begins to load the epoch
+// A call of a collective goes through one or more rounds; in each:
+//   beginRound()                             first use of the epoch
+//   put(peer, row, slot, payload, active)    writes a slot of the peer
+//   commit()                                 in the last round, once the puts are on their way: stores the epoch
+//   exchange(phase)                          between the puts of a phase and the reads of what the peers put in it
+//   receive(sources, values)                 reads own slots, waiting for those that need it
+//   endRound()                               before the next round
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "mscclpp/device/group.hpp"
+#include "mscclpp/device/team.hpp"
+#include "mscclpp/device/vector.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+// A slot to receive: what `peer` put into it in this round. Inactive ones are left alone.
+struct Source {
+  std::int32_t peer;
+  std::uint32_t row;
+  std::uint32_t slot;
+  bool active;
+};
+
+template <class S, unsigned Words>
+concept TransportSession = requires(S session, Payload<Words> payload, Source (&sources)[2], Payload<Words> (&values)[2]) {
+  { session.rowSlots() } -> std::same_as<std::uint32_t>;
+  { session.threads() } -> std::same_as<std::uint32_t>;
+  session.open();
+  session.beginRound();
+  session.put(1, 0u, 0u, payload, true);
+  session.commit();
+  session.exchange(0u);
+  session.receive(sources, values);
+  session.endRound();
+};
+
+template <class T>
+concept Transport = requires {
+  { T::words } -> std::convertible_to<unsigned>;
+  { T::granule } -> std::convertible_to<unsigned>;
+  { T::slotBytes } -> std::convertible_to<unsigned>;
+  { T::slotsPerGroup } -> std::convertible_to<unsigned>;
+  { T::unroll } -> std::convertible_to<unsigned>;
+  { T::batch } -> std::convertible_to<unsigned>;
+  { T::slotsFor(std::uint64_t{}) } -> std::same_as<std::uint64_t>;
+} && TransportSession<typename T::template Session<GridGroup>, T::words>;
+
+// The epilogue that changes nothing.
+struct Identity {};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

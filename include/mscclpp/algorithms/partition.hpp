@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How the elements of a collective are dealt out: to rounds, blocks and threads, in slots of the transport.
+//
+// A tile is what one block handles in one round: `threads * Unroll` consecutive slots, thread by thread. Round r, block b
+// of `blocks` has the tile that starts at slot (r * blocks + b) * tile. Every block goes through every round, and in each
+// at least its first group of slots is exchanged, even when no data is left for it: the epochs rely on that.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/device/bits.hpp"
+
+namespace mscclpp {
+
+// One block's part of one round.
+struct Tile {
+  std::uint64_t first;       // slot, of all that are dealt out
+  std::uint32_t valid;       // slots from there that hold data
+  std::uint32_t exchanged;   // slots from there that are exchanged
+};
+
+struct TilePartition {
+  std::uint64_t slots;           // to be dealt out
+  std::uint32_t tile;            // slots per block and round
+  std::uint32_t slotsPerGroup;
+  std::uint32_t blocks;
+  std::uint32_t block;
+
+  MSCCLPP_HOST_DEVICE constexpr std::uint64_t roundSlots() const { return std::uint64_t{blocks} * tile; }
+  MSCCLPP_HOST_DEVICE constexpr bool isLast(std::uint64_t roundStart) const {
+    return roundStart + roundSlots() >= slots;
+  }
+  // This block's tile in the round that starts at slot `roundStart`.
+  MSCCLPP_HOST_DEVICE constexpr Tile at(std::uint64_t roundStart) const {
+    std::uint64_t const first = roundStart + std::uint64_t{block} * tile;
+    auto const valid = first < slots ? static_cast<std::uint32_t>(minimum<std::uint64_t>(slots - first, tile)) : 0u;
+    return {first, valid, valid < slotsPerGroup ? slotsPerGroup : valid};
+  }
+};
+
+// Slots of one rank's share when `slots` are split over `ranks`, in groups of `group` slots that stay together.
+MSCCLPP_HOST_DEVICE constexpr std::uint64_t shareSlots(std::uint64_t slots, std::uint32_t ranks, std::uint32_t group) {
+  return ceilDiv<std::uint64_t>(ceilDiv<std::uint64_t>(slots, ranks), group) * group;
+}
+
+}  // namespace mscclpp

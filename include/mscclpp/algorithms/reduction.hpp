@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The arithmetic part of a reducing collective: payloads of all ranks become accumulators, one result, and the value
+// that the epilogue leaves.
+//
+// Contributions are combined in rank order, from rank 0 on, whoever computes: every rank gets the same bits.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "mscclpp/algorithms/concepts.hpp"
+#include "mscclpp/algorithms/partition.hpp"
+#include "mscclpp/device/number.hpp"
+#include "mscclpp/device/reduce_op.hpp"
+#include "mscclpp/device/team.hpp"
+#include "mscclpp/device/vector.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+// Element type T, combined as Acc by Op, over `Ranks` ranks (0: known at run time only).
+template <Number T, class Acc, class Op, int Ranks>
+struct Reduction {
+  static_assert(ReduceOperation<Op, Acc>,
+                "a reduction operation needs op(a, b) and op.finish(total, count) on the accumulator type");
+
+  static constexpr unsigned elementBytes = sizeof(T);
+
+  template <unsigned Words>
+  using Accumulators = Vector<Acc, ElementsOf<T, Words>::size>;
+
+  template <unsigned Words>
+  MSCCLPP_DEVICE static Accumulators<Words> widen(Payload<Words> const& payload) {
+    return convert<Acc>(unpack<T>(payload));
+  }
+
+  template <unsigned Words>
+  MSCCLPP_DEVICE static Payload<Words> narrow(Accumulators<Words> const& values) {
+    return pack(convert<T>(values));
+  }
+
+  // The results of `Batch` payloads at `slots` of rows `firstRow`..: own[i] from this rank, the others' from `session`.
+  template <unsigned Batch, class Session, unsigned Words>
+  MSCCLPP_DEVICE static void fold(DeviceTeam const& team, Session const& session, unsigned firstRow,
+                                  std::uint32_t const (&slots)[Batch], bool const (&active)[Batch],
+                                  Payload<Words> const (&own)[Batch], Accumulators<Words> (&totals)[Batch]) {
+    // Ranks whose payloads are received together: all, where the number is known.
+    constexpr unsigned together = Ranks != 0 ? Ranks : 1;
+    int const ranks = Ranks != 0 ? Ranks : team.size;
+    for (int first = 0; first < ranks; first += static_cast<int>(together)) {
+      Source sources[together * Batch];
+      Payload<Words> values[together * Batch];
+      MSCCLPP_UNROLL
+      for (unsigned r = 0; r < together; ++r) {
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < Batch; ++i) {
+          int const peer = first + static_cast<int>(r);
+          sources[r * Batch + i] = {peer, firstRow + static_cast<unsigned>(peer), slots[i],
+                                    active[i] && peer != team.rank};
+        }
+      }
+      session.receive(sources, values);
+      MSCCLPP_UNROLL
+      for (unsigned r = 0; r < together; ++r) {
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < Batch; ++i) {
+          int const peer = first + static_cast<int>(r);
+          auto const value = widen(peer == team.rank ? own[i] : values[r * Batch + i]);
+          totals[i] = peer == 0 ? value : map(totals[i], value, Op{});
+        }
+      }
+    }
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < Batch; ++i) {
+      totals[i] = map(totals[i], [ranks](Acc total) { return Op{}.finish(total, ranks); });
+    }
+  }
+
+  // What goes into the output: the epilogue's answer for `values`, which begin at element `index`.
+  template <unsigned Words, class Epilogue>
+  MSCCLPP_DEVICE static Payload<Words> conclude(Epilogue const& epilogue, Accumulators<Words> const& values,
+                                                std::uint64_t index) {
+    if constexpr (std::same_as<Epilogue, Identity>) {
+      return narrow<Words>(values);
+    } else if constexpr (std::invocable<Epilogue const&, Accumulators<Words>, std::uint64_t>) {
+      return pack(convert<T>(epilogue(values, index)));
+    } else {
+      static_assert(std::invocable<Epilogue const&, Accumulators<Words>>,
+                    "an epilogue is called with a Vector of accumulators, and optionally the index of its first element");
+      return pack(convert<T>(epilogue(values)));
+    }
+  }
+};
+
+// Slots of a tile that one thread handles, and which of them take part. Threads from `threads` on handle none.
+template <unsigned Count>
+struct ThreadSlots {
+  std::uint32_t slot[Count];
+  bool active[Count];   // is exchanged
+  bool valid[Count];    // holds data
+};
+
+template <unsigned Count>
+MSCCLPP_DEVICE ThreadSlots<Count> threadSlots(std::uint32_t thread, std::uint32_t threads, Tile const& tile) {
+  ThreadSlots<Count> result;
+  MSCCLPP_UNROLL
+  for (unsigned i = 0; i < Count; ++i) {
+    auto const slot = i * threads + thread;
+    result.slot[i] = slot;
+    result.active[i] = thread < threads && slot < tile.exchanged;
+    result.valid[i] = thread < threads && slot < tile.valid;
+  }
+  return result;
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Transport by plain stores: data goes to the peer's stage whole, then one signal per block and phase. Full link
+// bandwidth; each phase costs a fence, a signal and two barriers of the block.
+//
+// Several blocks per multiprocessor hide those costs behind each other's stores.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/algorithms/concepts.hpp"
+#include "mscclpp/device/barrier.hpp"
+#include "mscclpp/device/epoch.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+template <unsigned Unroll = 8>
+struct MemoryTransport {
+  static constexpr unsigned words = 4;
+  static constexpr unsigned slotBytes = 16;
+  static constexpr unsigned granule = 16;
+  static constexpr unsigned slotsPerGroup = 1;
+  static constexpr unsigned unroll = Unroll;
+  static constexpr unsigned batch = Unroll % 2 == 0 ? 2 : 1;   // payloads folded together; bounded by registers
+
+  template <class U>
+  MSCCLPP_DEVICE static constexpr U dataOffset(U slot) {
+    return slot * 16;
+  }
+  MSCCLPP_DEVICE static constexpr unsigned dataBytes(std::uint32_t) { return 16; }
+  MSCCLPP_HOST_DEVICE static constexpr std::uint64_t slotsFor(std::uint64_t bytes) { return (bytes + 15) / 16; }
+
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,
+                                                            std::uint32_t rows) {
+    return {blocks, 0, 0, std::uint64_t{rows} * threads * Unroll * slotBytes};
+  }
+
+  template <BlockSet B>
+  class Session {
+   public:
+    MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows)
+        : team_(team), blocks_(blocks) {
+      rowSlots_ = team.layout.stageSlice / rows / 128 * (128 / slotBytes);
+      require(rowSlots_ != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), team.layout.stageSlice,
+              std::uint64_t{128} * rows);
+    }
+
+    MSCCLPP_DEVICE std::uint32_t rowSlots() const { return rowSlots_; }
+    MSCCLPP_DEVICE std::uint32_t threads() const { return blocks_.block().size(); }
+
+    MSCCLPP_DEVICE void open() { epoch_ = readEpoch(team_, blocks_); }
+
+    MSCCLPP_DEVICE void beginRound() {
+      ++epoch_;
+      auto const part = static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks + blocks_.blockRank();
+      base_ = team_.layout.stage + std::uint64_t{part} * team_.layout.stageSlice;
+    }
+
+    MSCCLPP_DEVICE void put(int peer, unsigned row, unsigned slot, Payload<4> const& payload, bool active) const {
+      if (active) *at(peer, row, slot) = payload;
+    }
+
+    MSCCLPP_DEVICE void exchange(unsigned phase) const {
+      publishPhase(team_, blocks_, phase, epoch_);
+      awaitPhase(team_, blocks_, phase, epoch_);
+    }
+
+    template <unsigned Count>
+    MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<4> (&values)[Count]) const {
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < Count; ++i) {
+        if (sources[i].active) values[i] = *at(team_.rank, sources[i].row, sources[i].slot);
+      }
+    }
+
+    MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
+    // The barrier before the next signal is enough.
+    MSCCLPP_DEVICE void endRound() const {}
+
+   private:
+    MSCCLPP_DEVICE Payload<4>* at(int rank, unsigned row, unsigned slot) const {
+      return reinterpret_cast<Payload<4>*>(team_.workspace(rank) + base_) + (row * rowSlots_ + slot);
+    }
+
+    DeviceTeam const& team_;
+    B blocks_;
+    std::uint64_t epoch_ = 0;
+    std::uint64_t base_ = 0;
+    std::uint32_t rowSlots_;
+  };
+};
+
+static_assert(Transport<MemoryTransport<>>);
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

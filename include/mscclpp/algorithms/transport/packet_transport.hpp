@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Transport by packets: each payload carries its flag, so a phase needs neither fence nor signal. Lowest latency; costs
+// link bandwidth (LL8 and LL16 half of it, LL128 a sixteenth).
+//
+// `Unroll` payloads per thread and round are in flight together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/algorithms/concepts.hpp"
+#include "mscclpp/device/epoch.hpp"
+#include "mscclpp/device/packet.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+template <PacketFormat P, unsigned Unroll = 1>
+struct PacketTransport : P {
+  using Format = P;
+  static constexpr unsigned unroll = Unroll;
+  static constexpr unsigned batch = Unroll;    // payloads folded together
+
+  // For the host: with this much each block takes a whole tile in one round.
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,
+                                                            std::uint32_t rows) {
+    auto const slots = std::uint64_t{(threads + 31) / 32 * 32} * Unroll;
+    auto const bytes = rows * slots * P::slotBytes;
+    return P::region == PacketRegion::lines ? layout::WorkspaceRequirement{blocks, 0, bytes, 0}
+                                            : layout::WorkspaceRequirement{blocks, bytes, 0, 0};
+  }
+
+  template <BlockSet B>
+  class Session {
+   public:
+    MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows)
+        : team_(team), blocks_(blocks) {
+      rowSlots_ = slice() / rows / 128 * (128 / P::slotBytes);
+      require(rowSlots_ != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), slice(),
+              std::uint64_t{128} * rows);
+      require(!P::wholeWarp || blocks.block().size() >= 32, team.watch, -1, std::uint64_t(layout::Misuse::blockThreads),
+              32, blocks.block().size());
+    }
+
+    MSCCLPP_DEVICE std::uint32_t rowSlots() const { return rowSlots_; }
+    // Threads of the block that move payloads; LL128 leaves an incomplete last warp out.
+    MSCCLPP_DEVICE std::uint32_t threads() const {
+      auto const all = blocks_.block().size();
+      return P::wholeWarp ? all / 32 * 32 : all;
+    }
+
+    MSCCLPP_DEVICE void open() { epoch_ = readEpoch(team_, blocks_); }
+
+    MSCCLPP_DEVICE void beginRound() {
+      ++epoch_;
+      flag_ = packetFlag(epoch_);
+      auto const region = P::region == PacketRegion::lines ? team_.layout.lines : team_.layout.packets;
+      auto const part = static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks + blocks_.blockRank();
+      base_ = region + std::uint64_t{part} * slice();
+    }
+
+    MSCCLPP_DEVICE void put(int peer, unsigned row, unsigned slot, Payload<P::words> const& payload,
+                            bool active) const {
+      P::store(team_.workspace(peer) + offset(row, slot), payload, flag_, active);
+    }
+
+    MSCCLPP_DEVICE void exchange(unsigned) const {}
+
+    // Looks at all sources in each turn, so that the last to arrive costs one look, not one look per source.
+    template <unsigned Count>
+    MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<P::words> (&values)[Count]) const {
+      auto const* const own = team_.workspace(team_.rank);
+      WaitFor what{layout::WaitKind::packet, sources[0].peer, sources[0].slot, flag_};
+      poll(team_.watch, what, [&](std::uint64_t& seen) {
+        typename P::Raw raw[Count];
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < Count; ++i) {
+          raw[i] = P::load(own + offset(sources[i].row, sources[i].slot), sources[i].active);
+        }
+        bool complete = true;
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < Count; ++i) {
+          std::uint64_t found = 0;
+          if (P::unwrap(raw[i], flag_, sources[i].active, values[i], found)) continue;
+          complete = false;
+          seen = found;
+          what.peer = sources[i].peer;
+          what.channel = sources[i].slot;
+        }
+        return complete;
+      });
+    }
+
+    MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
+    MSCCLPP_DEVICE void endRound() const { blocks_.block().sync(); }
+
+   private:
+    MSCCLPP_DEVICE std::uint32_t slice() const {
+      return P::region == PacketRegion::lines ? team_.layout.lineSlice : team_.layout.packetSlice;
+    }
+    MSCCLPP_DEVICE std::uint64_t offset(unsigned row, unsigned slot) const {
+      return base_ + (row * rowSlots_ + slot) * P::slotBytes;
+    }
+
+    DeviceTeam const& team_;
+    B blocks_;
+    std::uint64_t epoch_ = 0;
+    std::uint64_t base_ = 0;
+    std::uint32_t rowSlots_;
+    std::uint32_t flag_ = 0;
+  };
+};
+
+static_assert(Transport<PacketTransport<LL8>> && Transport<PacketTransport<LL16>> && Transport<PacketTransport<LL128>>);
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Who this thread is and how it meets others, on an NVIDIA GPU. Twin of arch/sim/thread.hpp.
+//
+// Grids and blocks are one-dimensional. Barriers order memory among the threads they join; shuffles and votes do not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "mscclpp/device/config.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+namespace arch {
+
+inline constexpr unsigned warpSize = 32;
+
+MSCCLPP_DEVICE unsigned threadIndex() { return threadIdx.x; }
+MSCCLPP_DEVICE unsigned blockIndex() { return blockIdx.x; }
+MSCCLPP_DEVICE unsigned blockThreads() { return blockDim.x; }
+MSCCLPP_DEVICE unsigned gridBlocks() { return gridDim.x; }
+
+MSCCLPP_DEVICE void syncBlock() { __syncthreads(); }
+MSCCLPP_DEVICE void syncWarp(unsigned mask = 0xffffffffu) { __syncwarp(mask); }
+
+// Barrier number `id` (1 to 15) of this block, joined by `threads` threads, a multiple of 32.
+MSCCLPP_DEVICE void syncBarrier(unsigned id, unsigned threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+template <class T>
+MSCCLPP_DEVICE T shuffle(T value, unsigned lane, unsigned mask = 0xffffffffu) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 4 == 0 && sizeof(T) <= 16);
+  std::uint32_t words[sizeof(T) / 4];
+  __builtin_memcpy(words, &value, sizeof(T));
+  for (auto& w : words) w = __shfl_sync(mask, w, static_cast<int>(lane));
+  __builtin_memcpy(&value, words, sizeof(T));
+  return value;
+}
+
+template <class T>
+MSCCLPP_DEVICE T shuffleXor(T value, unsigned laneMask, unsigned mask = 0xffffffffu) {
+  return shuffle(value, (threadIdx.x ^ laneMask) % warpSize, mask);
+}
+
+// Lanes past the end of the warp keep their own value.
+template <class T>
+MSCCLPP_DEVICE T shuffleDown(T value, unsigned delta, unsigned mask = 0xffffffffu) {
+  unsigned const from = threadIdx.x % warpSize + delta;
+  return shuffle(value, from < warpSize ? from : threadIdx.x % warpSize, mask);
+}
+
+MSCCLPP_DEVICE bool warpAny(bool predicate, unsigned mask = 0xffffffffu) { return __any_sync(mask, predicate); }
+MSCCLPP_DEVICE bool warpAll(bool predicate, unsigned mask = 0xffffffffu) { return __all_sync(mask, predicate); }
+MSCCLPP_DEVICE unsigned ballot(bool predicate, unsigned mask = 0xffffffffu) { return __ballot_sync(mask, predicate); }
+
+// One object per block for each pair (T, Tag), not initialised.
+template <class T, class Tag>
+MSCCLPP_DEVICE T& blockShared() {
+  static_assert(std::is_trivially_default_constructible_v<T> && std::is_trivially_destructible_v<T>);
+  __shared__ alignas(T) unsigned char storage[sizeof(T)];
+  return *reinterpret_cast<T*>(storage);
+}
+
+MSCCLPP_DEVICE std::byte* dynamicShared() {
+  extern __shared__ __align__(128) unsigned char mscclppDynamicShared[];
+  return reinterpret_cast<std::byte*>(mscclppDynamicShared);
+}
+
+// Blocks until the kernel ahead in the stream has ended and its writes are visible; no effect unless this kernel was
+// launched with `overlapPrevious`. Before it, nothing that kernel touches may be read or written.
+MSCCLPP_DEVICE void waitForPreviousKernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Lets the next kernel of the stream begin once every block has called this or ended.
+MSCCLPP_DEVICE void allowNextKernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// This thread leaves the kernel; barriers and warps no longer count it. The context stays usable.
+[[noreturn]] MSCCLPP_DEVICE void exitKernel() {
+  asm volatile("exit;" ::: "memory");
+  __builtin_unreachable();
+}
+
+// The kernel fails: the host sees a device error. The text reaches the host on the simulated machine only.
+[[noreturn]] MSCCLPP_DEVICE void trap(char const*) {
+  __trap();
+  __builtin_unreachable();
+}
+
+MSCCLPP_DEVICE std::uint64_t nanoseconds() {
+  std::uint64_t t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+
+}  // namespace arch
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a spinning thread does between two looks at its condition, on the simulated machine: it lets others run. Twin of
+// arch/cuda/spin.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/device/config.hpp"
+#include "mscclpp/layout/watch.hpp"
+#include "mscclpp/sim/poll.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+namespace arch {
+
+class Spin {
+ public:
+  MSCCLPP_DEVICE explicit Spin(layout::Watch* watch) : state_{{}, watch, 0, 0} {}
+
+  // Called after the condition was found false; false once the wait has to be given up.
+  MSCCLPP_DEVICE bool again(layout::WaitFor const& what, std::uint64_t seen) {
+    state_.what = {what.kind, state_.watch == nullptr ? -1 : state_.watch->rank, what.peer, what.channel, what.expected,
+                   seen};
+    return sim::pollYield(state_);
+  }
+
+  MSCCLPP_DEVICE std::uint64_t waitedNs() const {
+    return state_.startNs == 0 ? 0 : sim::nanoseconds() - state_.startNs;
+  }
+
+ private:
+  sim::PollState state_;
+};
+
+}  // namespace arch
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

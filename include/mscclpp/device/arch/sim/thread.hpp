@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Who this thread is and how it meets others, on the simulated machine. Twin of arch/cuda/thread.hpp.
+//
+// Grids and blocks are one-dimensional. Every thread is a fiber of its own, so the lanes of a warp really exchange
+// values and a barrier that misses a thread really blocks; the scheduler reports it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "mscclpp/device/config.hpp"
+#include "mscclpp/sim/device_calls.hpp"
+#include "mscclpp/sim/poll.hpp"
+#include "mscclpp/sim/thread_context.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+namespace arch {
+
+inline constexpr unsigned warpSize = 32;
+
+MSCCLPP_DEVICE unsigned threadIndex() { return sim::currentThread().thread; }
+MSCCLPP_DEVICE unsigned blockIndex() { return sim::currentThread().block; }
+MSCCLPP_DEVICE unsigned blockThreads() { return sim::currentThread().threads; }
+MSCCLPP_DEVICE unsigned gridBlocks() { return sim::currentThread().blocks; }
+
+MSCCLPP_DEVICE void syncBlock() { sim::syncBlock(); }
+MSCCLPP_DEVICE void syncWarp(unsigned mask = 0xffffffffu) { sim::syncWarp(mask); }
+
+// Barrier number `id` (1 to 15) of this block, joined by `threads` threads, a multiple of 32.
+MSCCLPP_DEVICE void syncBarrier(unsigned id, unsigned threads) { sim::syncBarrier(id, threads); }
+
+template <class T>
+MSCCLPP_DEVICE T shuffle(T value, unsigned lane, unsigned mask = 0xffffffffu) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 4 == 0 && sizeof(T) <= 16);
+  T result = value;
+  sim::shuffle(&value, &result, sizeof(T), lane % warpSize, mask);
+  return result;
+}
+
+template <class T>
+MSCCLPP_DEVICE T shuffleXor(T value, unsigned laneMask, unsigned mask = 0xffffffffu) {
+  return shuffle(value, (threadIndex() ^ laneMask) % warpSize, mask);
+}
+
+// Lanes past the end of the warp keep their own value.
+template <class T>
+MSCCLPP_DEVICE T shuffleDown(T value, unsigned delta, unsigned mask = 0xffffffffu) {
+  unsigned const own = threadIndex() % warpSize;
+  unsigned const from = own + delta;
+  return shuffle(value, from < warpSize ? from : own, mask);
+}
+
+MSCCLPP_DEVICE unsigned ballot(bool predicate, unsigned mask = 0xffffffffu) { return sim::ballot(predicate, mask); }
+MSCCLPP_DEVICE bool warpAny(bool predicate, unsigned mask = 0xffffffffu) { return ballot(predicate, mask) != 0; }
+MSCCLPP_DEVICE bool warpAll(bool predicate, unsigned mask = 0xffffffffu) { return ballot(!predicate, mask) == 0; }
+
+// One object per block for each pair (T, Tag), not initialised.
+template <class T, class Tag>
+MSCCLPP_DEVICE T& blockShared() {
+  static_assert(std::is_trivially_default_constructible_v<T> && std::is_trivially_destructible_v<T>);
+  static char key;
+  return *static_cast<T*>(sim::blockShared(&key, sizeof(T), alignof(T)));
+}
+
+MSCCLPP_DEVICE std::byte* dynamicShared() { return sim::dynamicShared(); }
+
+// Blocks until the kernel ahead in the stream has ended; no effect unless this kernel was launched with
+// `overlapPrevious`. Before it, nothing that kernel touches may be read or written.
+MSCCLPP_DEVICE void waitForPreviousKernel() { sim::waitForPreviousKernel(); }
+
+// Lets the next kernel of the stream begin once every block has called this or ended.
+MSCCLPP_DEVICE void allowNextKernel() { sim::allowNextKernel(); }
+
+// This thread leaves the kernel; barriers and warps no longer count it.
+[[noreturn]] MSCCLPP_DEVICE void exitKernel() { sim::exitKernel(); }
+
+// The kernel fails: synchronize() throws deviceError with the text.
+[[noreturn]] MSCCLPP_DEVICE void trap(char const* why) { sim::trap(why); }
+
+MSCCLPP_DEVICE std::uint64_t nanoseconds() { return sim::nanoseconds(); }
+
+}  // namespace arch
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Barriers wider than a block. Both order memory: what any thread wrote before it, every thread sees after it.
+//
+//   gridBarrier(team, grid)   all blocks of this kernel, which must be resident together; one atomic per block and a poll
+//   teamBarrier(team, blocks) every rank of the team, block by block: block b meets block b of each peer; one release
+//                             store per peer and a poll. Counts as a round of the team.
+// All threads of the blocks call.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/device/epoch.hpp"
+#include "mscclpp/device/memory.hpp"
+#include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/team.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+template <BlockSet B>
+MSCCLPP_DEVICE void gridBarrier(DeviceTeam const& team, B const& blocks) {
+  auto const group = blocks.block();
+  group.sync();
+  if (group.rank() == 0) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(team.workspace(team.rank) + team.layout.gridBarrier);
+    auto* const arrivals = words;
+    auto* const generation = words + 1;
+    auto const mine = load<Order::relaxed, Scope::device>(generation);
+    if (fetchAdd<Order::acquireRelease, Scope::device>(arrivals, 1u) + 1 == blocks.blockCount()) {
+      store<Order::relaxed, Scope::device>(arrivals, 0u);
+      store<Order::release, Scope::device>(generation, mine + 1);
+    } else {
+      poll(team.watch, {layout::WaitKind::gridBarrier, -1, 0, mine + 1}, [&](std::uint64_t& seen) {
+        auto const now = load<Order::acquire, Scope::device>(generation);
+        seen = now;
+        return now != mine;
+      });
+    }
+  }
+  group.sync();
+}
+
+// Tells block `block` of every peer that this block has finished `phase` of `epoch`; what the block's threads wrote
+// before is visible to whoever sees it.
+template <BlockSet B>
+MSCCLPP_DEVICE void publishPhase(DeviceTeam const& team, B const& blocks, unsigned phase, std::uint64_t epoch) {
+  auto const group = blocks.block();
+  group.sync();
+  for (int peer = static_cast<int>(group.rank()); peer < team.size; peer += static_cast<int>(group.size())) {
+    if (peer == team.rank) continue;
+    store<Order::release, Scope::system>(team.signal(peer, phase, blocks.blockRank(), team.rank), epoch);
+  }
+}
+
+// Returns when the same block of every peer has published `phase` of `epoch`, or a later one.
+template <BlockSet B>
+MSCCLPP_DEVICE void awaitPhase(DeviceTeam const& team, B const& blocks, unsigned phase, std::uint64_t epoch,
+                               layout::WaitKind kind = layout::WaitKind::teamSignal) {
+  auto const group = blocks.block();
+  for (int peer = static_cast<int>(group.rank()); peer < team.size; peer += static_cast<int>(group.size())) {
+    if (peer == team.rank) continue;
+    auto const* const word = team.signal(team.rank, phase, blocks.blockRank(), peer);
+    poll(team.watch, {kind, peer, phase, epoch}, [&](std::uint64_t& seen) {
+      seen = load<Order::acquire, Scope::system>(word);
+      return seen >= epoch;
+    });
+  }
+  group.sync();
+}
+
+template <BlockSet B>
+MSCCLPP_DEVICE void teamBarrier(DeviceTeam const& team, B const& blocks) {
+  auto const epoch = readEpoch(team, blocks) + 1;
+  publishPhase(team, blocks, 0, epoch);
+  commitEpoch(team, blocks, epoch);
+  awaitPhase(team, blocks, 0, epoch, layout::WaitKind::teamBarrier);
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The number of the current round of a team, kept in device memory.
+//
+// Every round of every collective on a team has its own epoch, the same on all ranks. It chooses the half of each
+// workspace region and is the flag of packets and signals, so nothing has to be cleared, and a replayed graph goes on
+// where the last kernel stopped. Two halves are enough, because in every round every block exchanges something with the
+// same block of every peer, and a barrier of its own threads lies between its last read of a round and its first write of
+// the next: who writes round e+2 has heard in round e+1 from a peer that had finished reading round e.
+//
+// There is one word per block, equal for all blocks between kernels whatever their grids were: each block also advances
+// the words that have no block in this launch.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/device/memory.hpp"
+#include "mscclpp/device/team.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+// Rounds done so far. All threads of the block call. It first waits for the kernel ahead in the stream, where launches
+// overlap, and for the other threads of the block, which ends the round before it in the same kernel. The load is only
+// begun here: code that does not need the number at once hides its latency.
+template <BlockSet B>
+MSCCLPP_DEVICE std::uint64_t readEpoch(DeviceTeam const& team, B const& blocks) {
+  auto const block = blocks.blockRank();
+  require(blocks.blockCount() <= team.layout.blocks, team.watch, -1, std::uint64_t(layout::Misuse::blockCount),
+          team.layout.blocks, blocks.blockCount());
+  waitForPreviousKernel();
+  blocks.block().sync();
+  return load<Order::relaxed, Scope::device>(team.epochs() + block);
+}
+
+// Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so that
+// every thread has read the old one. Best called while something else is on its way.
+template <BlockSet B>
+MSCCLPP_DEVICE void commitEpoch(DeviceTeam const& team, B const& blocks, std::uint64_t epoch) {
+  auto const group = blocks.block();
+  auto const count = blocks.blockCount();
+  group.sync();
+  for (unsigned i = blocks.blockRank() + group.rank() * count; i < team.layout.blocks; i += group.size() * count) {
+    store<Order::relaxed, Scope::device>(team.epochs() + i, epoch);
+  }
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

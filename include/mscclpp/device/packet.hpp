@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Packets: data that carries its own flag, so that the receiver needs no signal. A slot is written by a peer and polled
+// here until its flag is the awaited one; then its data is whole, with no fence on either side.
+//
+//   kind   slot   payload  written by         whole because
+//   LL8     8 B     4 B    one thread         one 8-byte store
+//   LL16   16 B     8 B    one thread         each 8-byte half has its own flag
+//   LL128  16 B*   15 B*   a whole warp       the link delivers 128-byte lines whole (NVLink does, PCIe does not)
+//   *: of a line of 8 slots, 120 bytes are data and the last 8 are the flag
+//
+// A slot's flag must differ each time the slot is used; 0 is what fresh memory holds and never a flag.
+// A `Format` is a stateless type: `P::store(slot, payload, flag, active)`, `P::load(slot, active)`, and
+// `P::unwrap(raw, flag, payload, seen)`, which tells whether the raw slot held the flag. LL128's functions are called
+// by all 32 lanes of a warp, with `active` the same for the 8 lanes of a line.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "mscclpp/device/memory.hpp"
+#include "mscclpp/device/thread.hpp"
+#include "mscclpp/device/vector.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+enum class PacketRegion : std::uint8_t { packets, lines };
+
+struct LL8 {
+  using Raw = Words2;
+  static constexpr unsigned words = 1;         // of payload in registers
+  static constexpr unsigned slotBytes = 8;
+  static constexpr unsigned granule = 4;       // user data is accessed in pieces of this many bytes
+  static constexpr unsigned slotsPerGroup = 1; // slots that belong together
+  static constexpr bool wholeWarp = false;
+  static constexpr PacketRegion region = PacketRegion::packets;
+
+  template <class U>
+  MSCCLPP_DEVICE static constexpr U dataOffset(U slot) { return slot * 4; }
+  MSCCLPP_DEVICE static constexpr unsigned dataBytes(std::uint32_t) { return 4; }
+  MSCCLPP_HOST_DEVICE static constexpr std::uint64_t slotsFor(std::uint64_t bytes) { return (bytes + 3) / 4; }
+
+  MSCCLPP_DEVICE static void store(std::byte* slot, Payload<1> const& payload, std::uint32_t flag, bool active) {
+    if (active) storeWords2(reinterpret_cast<Words2*>(slot), Words2{{payload.word[0], flag}});
+  }
+  MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
+    return active ? loadWords2(reinterpret_cast<Words2 const*>(slot)) : Raw{};
+  }
+  MSCCLPP_DEVICE static bool unwrap(Raw const& raw, std::uint32_t flag, bool active, Payload<1>& payload,
+                                    std::uint64_t& seen) {
+    payload.word[0] = raw.w[0];
+    seen = raw.w[1];
+    return !active || raw.w[1] == flag;
+  }
+};
+
+struct LL16 {
+  using Raw = Words4;
+  static constexpr unsigned words = 2;
+  static constexpr unsigned slotBytes = 16;
+  static constexpr unsigned granule = 8;
+  static constexpr unsigned slotsPerGroup = 1;
+  static constexpr bool wholeWarp = false;
+  static constexpr PacketRegion region = PacketRegion::packets;
+
+  template <class U>
+  MSCCLPP_DEVICE static constexpr U dataOffset(U slot) { return slot * 8; }
+  MSCCLPP_DEVICE static constexpr unsigned dataBytes(std::uint32_t) { return 8; }
+  MSCCLPP_HOST_DEVICE static constexpr std::uint64_t slotsFor(std::uint64_t bytes) { return (bytes + 7) / 8; }
+
+  MSCCLPP_DEVICE static void store(std::byte* slot, Payload<2> const& payload, std::uint32_t flag, bool active) {
+    if (active) storeWords4(reinterpret_cast<Words4*>(slot), Words4{{payload.word[0], flag, payload.word[1], flag}});
+  }
+  MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
+    return active ? loadWords4(reinterpret_cast<Words4 const*>(slot)) : Raw{};
+  }
+  MSCCLPP_DEVICE static bool unwrap(Raw const& raw, std::uint32_t flag, bool active, Payload<2>& payload,
+                                    std::uint64_t& seen) {
+    payload.word[0] = raw.w[0];
+    payload.word[1] = raw.w[2];
+    seen = raw.w[1] == flag ? raw.w[3] : raw.w[1];
+    return !active || (raw.w[1] == flag && raw.w[3] == flag);
+  }
+};
+
+struct LL128 {
+  using Raw = Words4;
+  static constexpr unsigned words = 4;
+  static constexpr unsigned slotBytes = 16;
+  static constexpr unsigned granule = 8;
+  static constexpr unsigned slotsPerGroup = 8;
+  static constexpr bool wholeWarp = true;
+  static constexpr PacketRegion region = PacketRegion::lines;
+
+  template <class U>
+  MSCCLPP_DEVICE static constexpr U dataOffset(U slot) {
+    return slot / 8 * 120 + slot % 8 * 16;
+  }
+  MSCCLPP_DEVICE static constexpr unsigned dataBytes(std::uint32_t slot) { return slot % 8 == 7 ? 8 : 16; }
+  MSCCLPP_HOST_DEVICE static constexpr std::uint64_t slotsFor(std::uint64_t bytes) { return (bytes + 119) / 120 * 8; }
+
+  // Slot number modulo 8 is the lane modulo 8: lane 7 of each line carries the flag, twice.
+  MSCCLPP_DEVICE static bool carriesFlag() { return arch::threadIndex() % 8 == 7; }
+
+  MSCCLPP_DEVICE static void store(std::byte* slot, Payload<4> const& payload, std::uint32_t flag, bool active) {
+    bool const last = carriesFlag();
+    storeLines(reinterpret_cast<Words4*>(slot),
+               Words4{{payload.word[0], payload.word[1], last ? flag : payload.word[2], last ? flag : payload.word[3]}},
+               active);
+  }
+  MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
+    return loadLines(reinterpret_cast<Words4 const*>(slot), active);
+  }
+  MSCCLPP_DEVICE static bool unwrap(Raw const& raw, std::uint32_t flag, bool active, Payload<4>& payload,
+                                    std::uint64_t& seen) {
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < 4; ++i) payload.word[i] = raw.w[i];
+    bool const missing = active && carriesFlag() && (raw.w[2] != flag || raw.w[3] != flag);
+    if (carriesFlag()) seen = raw.w[2];
+    return !arch::warpAny(missing);
+  }
+};
+
+template <class P>
+concept PacketFormat = std::same_as<P, LL8> || std::same_as<P, LL16> || std::same_as<P, LL128>;
+
+// Flag of a round: odd, so never 0, and the same again only after 2^31 rounds. Only a slot that no round touched for
+// exactly a multiple of that would pass for new.
+MSCCLPP_HOST_DEVICE constexpr std::uint32_t packetFlag(std::uint64_t epoch) {
+  return static_cast<std::uint32_t>(epoch << 1) | 1u;
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Packets between this rank and one peer: putPackets() packs local memory into the peer's packet buffer,
+// unpackPackets() waits for each packet in the own buffer and unpacks it into local memory. No signal is needed.
+//
+// `bytes` counts data. Offsets into packet buffers count packet bytes, offsets into plain memory data bytes. The flag
+// must differ for each reuse of a slot and must not be 0. Sender and receiver use the same format, offsets and bytes;
+// for LL128 the group is made of whole warps and the link delivers lines whole.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/device/group.hpp"
+#include "mscclpp/device/packet.hpp"
+#include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/view.hpp"
+#include "mscclpp/layout/channel_handle.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+// Packs `bytes` of `src` into the slots at `packets`, which may be a peer's memory.
+template <PacketFormat P, Group G>
+MSCCLPP_DEVICE void copyToPackets(G const& group, std::byte* packets, std::byte const* src, std::uint64_t bytes,
+                                  std::uint32_t flag) {
+  using Reader = PayloadReader<std::uint8_t, P::words, P::granule>;
+  Reader const reader({reinterpret_cast<std::uint8_t const*>(src), bytes});
+  auto const slots = P::slotsFor(bytes);
+  auto const rounded = ceilDiv<std::uint64_t>(slots, 32) * 32;  // whole warps go round together
+  for (std::uint64_t slot = group.rank(); slot < (P::wholeWarp ? rounded : slots); slot += group.size()) {
+    bool const active = slot < slots;
+    auto const payload = active ? reader.read(reader.window(P::dataOffset(slot)), 0) : Payload<P::words>{};
+    P::store(packets + slot * P::slotBytes, payload, flag, active);
+  }
+}
+
+// Waits for the slots at `packets`, in this device's memory, and unpacks `bytes` into `dst`.
+template <PacketFormat P, Group G>
+MSCCLPP_DEVICE void copyFromPackets(G const& group, std::byte* dst, std::byte const* packets, std::uint64_t bytes,
+                                    std::uint32_t flag, layout::Watch* watch, std::int32_t peer) {
+  using Writer = PayloadWriter<std::uint8_t, P::words, P::granule>;
+  Writer const writer({reinterpret_cast<std::uint8_t*>(dst), bytes});
+  auto const slots = P::slotsFor(bytes);
+  auto const rounded = ceilDiv<std::uint64_t>(slots, 32) * 32;
+  for (std::uint64_t slot = group.rank(); slot < (P::wholeWarp ? rounded : slots); slot += group.size()) {
+    bool const active = slot < slots;
+    Payload<P::words> payload;
+    poll(watch, {layout::WaitKind::packet, peer, slot, flag}, [&](std::uint64_t& seen) {
+      return P::unwrap(P::load(packets + slot * P::slotBytes, active), flag, active, payload, seen);
+    });
+    if (active) writer.write(writer.window(P::dataOffset(slot)), 0, payload, P::dataBytes(slot % 8));
+  }
+}
+
+template <PacketFormat P>
+struct PacketChannelDeviceHandle : layout::MemoryChannelHandle {
+  PacketChannelDeviceHandle() = default;
+  MSCCLPP_HOST_DEVICE PacketChannelDeviceHandle(layout::MemoryChannelHandle const& handle)
+      : layout::MemoryChannelHandle(handle) {}
+
+  template <Group G>
+  MSCCLPP_DEVICE void put(G const& group, std::uint64_t targetOffset, std::uint64_t originOffset, std::uint64_t bytes,
+                          std::uint32_t flag) const {
+    auto const packetBytesUsed = P::slotsFor(bytes) * P::slotBytes;
+    require(targetOffset + packetBytesUsed <= dstBytes, semaphore.watch, semaphore.peer,
+            std::uint64_t(layout::Misuse::remoteRange), dstBytes, targetOffset + packetBytesUsed);
+    require(originOffset + bytes <= srcBytes, semaphore.watch, semaphore.peer,
+            std::uint64_t(layout::Misuse::localRange), srcBytes, originOffset + bytes);
+    copyToPackets<P>(group, dst + targetOffset, src + originOffset, bytes, flag);
+  }
+
+  template <Group G>
+  MSCCLPP_DEVICE void unpack(G const& group, std::uint64_t packetOffset, std::uint64_t targetOffset,
+                             std::uint64_t bytes, std::uint32_t flag) const {
+    auto const packetBytesUsed = P::slotsFor(bytes) * P::slotBytes;
+    require(packetOffset + packetBytesUsed <= packetBytes, semaphore.watch, semaphore.peer,
+            std::uint64_t(layout::Misuse::packetRange), packetBytes, packetOffset + packetBytesUsed);
+    require(targetOffset + bytes <= srcBytes, semaphore.watch, semaphore.peer,
+            std::uint64_t(layout::Misuse::localRange), srcBytes, targetOffset + bytes);
+    copyFromPackets<P>(group, src + targetOffset, packetBuffer + packetOffset, bytes, flag, semaphore.watch,
+                       semaphore.peer);
+  }
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

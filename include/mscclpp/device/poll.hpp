@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The only spin loop. Every wait of the library is a call of `poll`, so every wait has a time limit, hears an abort,
+// and says what it waited for.
+//
+// A wait that gives up writes a WaitReport into the watch, raises the abort flag so that the other waiters of the rank
+// leave too, and leaves the kernel: barriers stop counting the thread, the device context stays usable, and the host's
+// Communicator::checkReports() turns the reports into an error. Cost while waiting: the condition itself; the watch is
+// looked at about once in a thousand spins.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/device/memory.hpp"
+#include "mscclpp/layout/watch.hpp"
+
+#if defined(__CUDACC__)
+#include "mscclpp/device/arch/cuda/spin.hpp"
+#else
+#include "mscclpp/device/arch/sim/spin.hpp"
+#endif
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+using layout::WaitFor;
+
+// Writes the report and leaves the kernel. Rare, so kept out of line.
+[[noreturn]] MSCCLPP_COLD_DEVICE void giveUp(layout::Watch* watch, WaitFor what, std::uint64_t seen,
+                                              std::uint64_t waitedNs) {
+  if (watch == nullptr) arch::trap("a kernel refused its launch and has no watch to say why");
+  auto const index = fetchAdd<Order::relaxed, Scope::system>(&watch->reportCount, 1u);
+  if (index < layout::maxWaitReports) {
+    auto& report = watch->reports[index];
+    report.kind = what.kind;
+    report.rank = watch->rank;
+    report.peer = what.peer;
+    report.block = arch::blockIndex();
+    report.thread = arch::threadIndex();
+    report.channel = what.channel;
+    report.expected = what.expected;
+    report.seen = seen;
+    report.waitedNs = waitedNs;
+    store<Order::release, Scope::system>(&report.complete, 1u);
+  }
+  store<Order::relaxed, Scope::system>(&watch->abort, 1u);
+  arch::exitKernel();
+}
+
+// Returns once `ready(seen)` is true. `ready` looks once, stores in `seen` the value it found, and must not wait itself.
+// A wait for several things at once keeps `what` up to date with the one it found missing.
+template <class Ready>
+MSCCLPP_DEVICE void poll(layout::Watch* watch, WaitFor const& what, Ready&& ready) {
+  std::uint64_t seen = 0;
+  arch::Spin spin(watch);
+  while (!ready(seen)) {
+    if (!spin.again(what, seen)) [[unlikely]] giveUp(watch, what, seen, spin.waitedNs());
+  }
+}
+
+// Refuses to go on when a launch cannot work: reports `seen` against `limit` as misuse and leaves the kernel.
+MSCCLPP_DEVICE void require(bool condition, layout::Watch* watch, std::int32_t peer, std::uint64_t what,
+                            std::uint64_t limit, std::uint64_t seen) {
+  if (!condition) [[unlikely]] giveUp(watch, {layout::WaitKind::misuse, peer, what, limit}, seen, 0);
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

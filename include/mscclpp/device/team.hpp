@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The ranks that run a collective together, as device code sees them: numbers, and addresses in every rank's workspace.
+//
+// Kernels take a DeviceTeam by value and pass it on by reference: it holds a pointer per rank, and a copy would move
+// that table from constant memory to the stack. All offsets are those of layout::WorkspaceLayout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/device/group.hpp"
+#include "mscclpp/device/poll.hpp"
+#include "mscclpp/layout/team_handle.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+struct DeviceTeam : layout::TeamHandle {
+  DeviceTeam() = default;
+  MSCCLPP_HOST_DEVICE DeviceTeam(layout::TeamHandle const& handle) : layout::TeamHandle(handle) {}
+
+  MSCCLPP_DEVICE std::byte* workspace(int ofRank) const { return workspaces[ofRank]; }
+
+  MSCCLPP_DEVICE std::uint64_t* epochs() const {
+    return reinterpret_cast<std::uint64_t*>(workspaces[rank] + layout.epochs);
+  }
+  // Where `source` tells block `block` of `ofRank` the last epoch whose phase it has published.
+  MSCCLPP_DEVICE std::uint64_t* signal(int ofRank, unsigned phase, unsigned block, int source) const {
+    auto const index = (phase * layout.blocks + block) * layout.ranks + static_cast<unsigned>(source);
+    return reinterpret_cast<std::uint64_t*>(workspaces[ofRank] + layout.signals) + index;
+  }
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

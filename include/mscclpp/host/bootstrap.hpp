@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How the ranks of one job exchange small messages on the host while they set up. TcpBootstrap and LocalBootstrap come
+// with the library; any other launcher is used by implementing the virtual functions below.
+//
+// Messages between two ranks with the same tag arrive in the order sent; tags are independent of each other. Every call
+// has a time limit, and an error names the rank, the peer and the operation. A rank uses its bootstrap from one thread
+// at a time for collectives, from any threads for send and recv with different tags.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mscclpp {
+
+class Bootstrap {
+ public:
+  virtual ~Bootstrap() = default;
+
+  virtual int getRank() const = 0;
+  virtual int getNranks() const = 0;
+  // Ranks on this rank's host, itself included.
+  virtual int getNranksPerNode() const = 0;
+  // Longest that one call may take.
+  virtual std::chrono::nanoseconds timeout() const = 0;
+
+  // `tag` is 0 or more. The receiver names the size that was sent. A rank may send to itself.
+  void send(void const* data, std::size_t bytes, int peer, int tag);
+  void recv(void* data, std::size_t bytes, int peer, int tag);
+  // The receiver need not know the size.
+  void send(std::vector<char> const& data, int peer, int tag);
+  void recv(std::vector<char>& data, int peer, int tag);
+
+  // `all` holds one part of `bytesPerRank` per rank; each rank fills its own beforehand. Costs log2(ranks) messages.
+  virtual void allGather(void* all, std::size_t bytesPerRank);
+  // Returns when every rank has called it. Costs log2(ranks) messages.
+  virtual void barrier();
+  // The same among `ranks` only, which are distinct, hold the caller, and are given in the same order by each.
+  void groupBarrier(std::vector<int> const& ranks);
+
+ protected:
+  // Tags below zero belong to the library. sendMessage may return before the peer has received.
+  virtual void sendMessage(void const* data, std::size_t bytes, int peer, int tag) = 0;
+  virtual std::vector<std::byte> recvMessage(int peer, int tag) = 0;
+
+ private:
+  friend class BootstrapAccess;
+  void checkPeer(std::string_view operation, int peer) const;
+  void checkTag(std::string_view operation, int peer, int tag) const;
+  void recvInto(std::string_view operation, void* data, std::size_t bytes, int peer, int tag);
+  void disseminate(std::string_view operation, std::vector<int> const& ranks, int tag, std::uint64_t token);
+};
+
+}  // namespace mscclpp

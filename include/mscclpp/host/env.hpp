@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The settings that the library takes from environment variables. `settings` is the one list of their names, defaults
+// and meanings; docs/host.md prints it and a test compares the two. A value that cannot be used throws invalidUsage
+// naming the variable, the value and what is allowed.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mscclpp {
+
+enum class LogLevel : std::uint8_t { trace, debug, info, warn, error, off };
+
+struct Setting {
+  std::string_view name;
+  std::string_view defaultValue;
+  std::string_view meaning;
+};
+
+inline constexpr std::array settings{
+    Setting{"MSCCLPP_LOG_LEVEL", "warn", "Least level that is logged: trace, debug, info, warn, error or off."},
+    Setting{"MSCCLPP_LOG_FILE", "",
+            "File that log lines are appended to, %p stands for the process id; empty: stderr."},
+    Setting{"MSCCLPP_COMM_ID", "", "Where rank 0 listens, as ip:port, [ipv6]:port or interface:ip:port."},
+    Setting{"MSCCLPP_SOCKET_IFNAME", "", "Network interface whose address this process listens on; empty: chosen."},
+    Setting{"MSCCLPP_TIMEOUT", "30", "Seconds that a bootstrap operation or another wait on the host may take."},
+    Setting{"MSCCLPP_KERNEL_TIMEOUT", "10", "Seconds that one wait inside a kernel may take; 0: no limit."},
+    Setting{"MSCCLPP_MASTER_ADDR", "", "Host or address of rank 0, for launchers that give only ranks."},
+    Setting{"MSCCLPP_MASTER_PORT", "29720", "Port of rank 0 on MSCCLPP_MASTER_ADDR, or in place of the launcher's."},
+    Setting{"MSCCLPP_RANK", "", "Rank of this process, where no known launcher gives it."},
+    Setting{"MSCCLPP_WORLD_SIZE", "", "Number of ranks, with MSCCLPP_RANK."},
+    Setting{"MSCCLPP_LOCAL_RANK", "", "Rank among the processes of this host, with MSCCLPP_RANK; empty: the rank."},
+    Setting{"MSCCLPP_NVLS", "1", "0: never use NVLink multicast."},
+    Setting{"NCCL_NVLS_ENABLE", "1", "0: never use NVLink multicast; the same switch as NCCL's."},
+};
+
+struct Environment {
+  LogLevel logLevel = LogLevel::warn;
+  std::string logFile;
+  std::string commId;
+  std::string socketInterface;
+  std::chrono::nanoseconds timeout{};
+  std::chrono::nanoseconds kernelTimeout{};  // 0: no limit
+  std::string masterAddress;
+  std::optional<std::uint16_t> masterPort;  // empty where not set: launchers differ in what they do then
+  bool multicast = true;
+};
+
+// The port that is used with MSCCLPP_MASTER_ADDR where MSCCLPP_MASTER_PORT is not set.
+inline constexpr std::uint16_t defaultMasterPort = 29720;
+
+// Value of a variable, or nothing where it is not set. Lets parsing be tested without changing the process.
+using VariableLookup = std::function<std::optional<std::string>(std::string const& name)>;
+
+// Reads the process's own environment.
+std::optional<std::string> processVariable(std::string const& name);
+
+// Reads afresh.
+Environment readEnvironment(VariableLookup const& lookup = processVariable);
+
+// As it was at the first call in this process.
+Environment const& environment();
+
+// "1.5" and the like, to a duration; throws invalidUsage naming `variable`.
+std::chrono::nanoseconds parseSeconds(std::string const& variable, std::string const& text);
+// A whole number from `least` to `most`; throws invalidUsage naming `variable`.
+std::int64_t parseInteger(std::string const& variable, std::string const& text, std::int64_t least, std::int64_t most);
+
+}  // namespace mscclpp

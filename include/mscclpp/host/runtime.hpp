@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the host helper needs from a machine: memory, streams, sharing of memory between processes. Implemented for CUDA
+// in src/host/cuda_runtime.cpp and for the simulated machine in src/sim/. Users reach it through GpuBuffer, Stream and
+// Communicator; only a new kind of machine implements it.
+//
+// All functions may be called from any thread and throw Error. Device numbers are those of the machine.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace mscclpp {
+
+enum class DeviceKind : std::uint8_t { cuda, sim };
+
+struct DeviceProperties {
+  std::string name;
+  int multiprocessors = 0;
+  int computeMajor = 0;
+  int computeMinor = 0;
+  std::size_t memoryBytes = 0;
+  std::string busId;   // the same in every process, which may number the devices differently; may be empty
+};
+
+enum class MemoryKind : std::uint8_t {
+  standard,    // cudaMalloc; shared with other processes by CUDA IPC
+  shareable,   // virtual memory management; shared by file descriptor
+};
+
+struct Allocation {
+  void* base = nullptr;
+  std::size_t bytes = 0;
+  int device = 0;
+};
+
+using IpcHandle = std::array<std::byte, 64>;
+
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+
+  virtual DeviceKind kind() const = 0;
+  virtual int deviceCount() const = 0;
+  virtual DeviceProperties properties(int device) const = 0;
+
+  // Zero-filled device memory.
+  virtual void* allocate(int device, std::size_t bytes, MemoryKind kind) = 0;
+  virtual void release(void* base) noexcept = 0;
+  // Memory that host and every device see at the same address; zero-filled.
+  virtual void* allocateHost(std::size_t bytes) = 0;
+  virtual void releaseHost(void* base) noexcept = 0;
+  // The allocation that holds `pointer`, made by anyone in this process; throws invalidUsage for other memory.
+  virtual Allocation allocationOf(void const* pointer) const = 0;
+
+  // Sharing with another process. At least one of the two exports has a value.
+  virtual std::optional<IpcHandle> exportIpc(Allocation const& allocation) = 0;
+  virtual std::optional<int> exportDescriptor(Allocation const& allocation) = 0;  // caller closes
+  virtual void* importIpc(int device, IpcHandle const& handle) = 0;
+  virtual void* importDescriptor(int device, int descriptor, std::size_t bytes) = 0;
+  virtual void releaseImport(void* base) noexcept = 0;
+  // Lets kernels on `device` use `allocation`, which another device of this process owns.
+  virtual void enablePeer(int device, Allocation const& allocation) = 0;
+  // Whether a warp's 128-byte line from `device` reaches `peer` as one, which LL128 packets need.
+  virtual bool linesArriveWhole(int device, int peer) const = 0;
+
+  // Copies between any of host, device and peer memory; returns when done.
+  virtual void copy(void* dst, void const* src, std::size_t bytes) = 0;
+  virtual void copyAsync(void* dst, void const* src, std::size_t bytes, void* stream) = 0;
+  virtual void fill(void* dst, int value, std::size_t bytes) = 0;
+
+  virtual void* createStream(int device) = 0;
+  virtual void destroyStream(void* stream) noexcept = 0;
+  // Returns when all work of the stream is done. A passed limit throws timeout; a failed kernel throws deviceError.
+  virtual void synchronize(void* stream, std::chrono::nanoseconds limit) = 0;
+  // True when all work of the stream is done.
+  virtual bool idle(void* stream) = 0;
+};
+
+// The machine of that kind; throws unsupported, with what is missing, where this program has none.
+Runtime& runtime(DeviceKind kind);
+bool hasRuntime(DeviceKind kind) noexcept;
+// Called once by each machine's own library.
+void registerRuntime(std::unique_ptr<Runtime> runtime);
+
+}  // namespace mscclpp

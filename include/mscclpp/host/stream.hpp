@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A queue of work of one device. What is put into one stream runs in order.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "mscclpp/host/device.hpp"
+
+namespace mscclpp {
+
+class Stream {
+ public:
+  explicit Stream(Device device);
+  // Takes part in a stream that somebody else owns, such as a framework's cudaStream_t.
+  static Stream borrow(Device device, void* native);
+  ~Stream();
+  Stream(Stream&& other) noexcept;
+  Stream& operator=(Stream&& other) noexcept;
+
+  Device device() const noexcept { return device_; }
+  // cudaStream_t on CUDA.
+  void* native() const noexcept { return native_; }
+
+  // Returns when all work is done. Throws timeout past the limit (that of the environment where not given, so give one
+  // for work that may take longer), deviceError where a kernel failed.
+  void synchronize(std::optional<std::chrono::nanoseconds> limit = {}) const;
+  bool idle() const;
+
+ private:
+  Stream(Device device, void* native, bool owned) noexcept : device_(device), native_(native), owned_(owned) {}
+
+  Device device_;
+  void* native_ = nullptr;
+  bool owned_ = false;
+};
+
+}  // namespace mscclpp

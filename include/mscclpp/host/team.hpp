@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The ranks that run collectives together, with a workspace on each that all of them map.
+//
+// Making one is collective over its ranks, which must ask for the same. Kernels get deviceHandle() by value. The
+// workspace belongs to the kernels from then on; one team serves one collective at a time.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/memory.hpp"
+#include "mscclpp/layout/team_handle.hpp"
+#include "mscclpp/layout/workspace.hpp"
+
+namespace mscclpp {
+
+class Team {
+ public:
+  // `ranks`: of the communicator, in the same order on each; this rank's place is its rank in the team. Empty: all.
+  // Throws invalidUsage on every member where the members ask for different workspaces or name different ranks.
+  Team(Communicator const& communicator, layout::WorkspaceRequirement const& requirement, std::vector<int> ranks = {});
+
+  int rank() const noexcept { return handle_.rank; }
+  int size() const noexcept { return handle_.size; }
+  layout::TeamHandle const& deviceHandle() const noexcept { return handle_; }
+
+ private:
+  DeviceMemory workspace_;
+  std::vector<RegisteredMemory> mapped_;
+  std::shared_ptr<void> keepAlive_;  // the communicator's watch
+  layout::TeamHandle handle_{};
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Everything a kernel needs: the device layer and the collectives. Host code adds the headers of host/ that it uses.
+#pragma once
+
+#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/tuning.hpp"
+#include "mscclpp/device/barrier.hpp"
+#include "mscclpp/device/copy.hpp"
+#include "mscclpp/device/device_handle.hpp"
+#include "mscclpp/device/group_ops.hpp"
+#include "mscclpp/device/packet_channel.hpp"

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a simulated GPU thread asks of its block, warp and kernel. The names behind arch/sim/thread.hpp; nothing else
+// calls them. Each may let other threads run before it returns.
+#pragma once
+
+#include <cstddef>
+
+namespace mscclpp::sim {
+
+void syncBlock();
+void syncWarp(unsigned mask);
+void syncBarrier(unsigned id, unsigned threads);
+
+// Gives `out` the `bytes` (at most 16) that `lane` passed as `in`. Fails the kernel if that lane takes no part.
+void shuffle(void const* in, void* out, std::size_t bytes, unsigned lane, unsigned mask);
+unsigned ballot(bool predicate, unsigned mask);
+
+// The block's storage for `key`: the same address for every thread, filled with a pattern when first asked for.
+void* blockShared(void const* key, std::size_t bytes, std::size_t alignment);
+// Null for a kernel that was launched without dynamic shared memory.
+std::byte* dynamicShared();
+
+void waitForPreviousKernel();
+void allowNextKernel();
+
+// Leaves by an exception that the thread's frame catches, so destructors on the way run.
+[[noreturn]] void exitKernel();
+[[noreturn]] void trap(char const* why);
+
+}  // namespace mscclpp::sim

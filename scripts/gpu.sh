@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# On a machine with GPUs: builds for their generation, runs the CUDA tests, measures, and writes
+# bench/results/<gpu>x<n>.md with the machine, the versions, the commit and the table.
+#
+#   scripts/gpu.sh [--install] [--sanitize] [--no-test] [--no-bench] [--out=FOLDER] [--deps=FOLDER] [-- BENCH ARGUMENTS]
+#
+# --install    install missing packages; by default they are only named
+# --sanitize   also run the tests under compute-sanitizer memcheck
+# --out=       where the table goes instead of bench/results
+# --deps=      third-party libraries that this machine lacks: a prefix with include/ and lib/, or a folder of .deb files
+# Bench arguments replace the default --min-bytes=1K --max-bytes=1G --factor=4 --peers=nccl. MSCCLPP_COMMIT names the
+# commit where there is no git. NVLink multicast is kept off, here and in the libraries compared with.
+
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+may_install=no
+sanitize=no
+test=yes
+bench=yes
+out=$root/bench/results
+deps=
+bench_arguments=(--min-bytes=1K --max-bytes=1G --factor=4 --peers=nccl)
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --install) may_install=yes ;;
+    --no-install) may_install=no ;;
+    --sanitize) sanitize=yes ;;
+    --no-test) test=no ;;
+    --no-bench) bench=no ;;
+    --out=*) out=${1#*=} ;;
+    --deps=*) deps=${1#*=} ;;
+    -h | --help) usage; exit 0 ;;
+    --) shift; bench_arguments=("$@"); break ;;
+    *) die "unknown argument $1; see scripts/gpu.sh --help" ;;
+  esac
+  shift
+done
+
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+
+gpus=$(gpu_count)
+[ "$gpus" -gt 0 ] || die "nvidia-smi finds no GPU here; scripts/quickstart.sh and scripts/test.sh need none"
+have_cuda_toolkit || die "no CUDA toolkit (nvcc) on the PATH or in ${CUDA_HOME:-/usr/local/cuda}, or MSCCLPP_USE_CUDA=OFF is set"
+PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
+[ "$sanitize" = no ] || have_command compute-sanitizer || die "compute-sanitizer is not on the PATH; it comes with the CUDA toolkit"
+
+build=build/gpu
+if [ -n "$deps" ]; then
+  [ -d "$deps" ] || die "--deps=$deps is no folder"
+  if compgen -G "$deps/*.deb" >/dev/null; then
+    mkdir -p "$build/deps"
+    for package in "$deps"/*.deb; do
+      dpkg -x "$package" "$build/deps"
+    done
+    deps=$build/deps/usr
+  fi
+  use_deps "$deps"
+fi
+
+packages=(g++ cmake ninja-build python3 libfmt-dev)
+[ "$test" = no ] || packages+=(doctest-dev)
+[ "$bench" = no ] || packages+=(libbenchmark-dev libcli11-dev nlohmann-json3-dev)
+require_packages "${packages[@]}"
+
+say "configuring $build for $gpus GPU(s)"
+on_off() { [ "$1" = yes ] && echo ON || echo OFF; }
+cmake "${cmake_common[@]}" -B "$build" -DCMAKE_BUILD_TYPE=Release -DMSCCLPP_USE_CUDA=ON -DMSCCLPP_BUILD_SIM=OFF \
+  "-DMSCCLPP_CUDA_ARCHITECTURES=$(gpu_architectures)" -DCMAKE_CUDA_FLAGS=-lineinfo -DMSCCLPP_TEST_GPU=ON \
+  "-DMSCCLPP_BUILD_TESTS=$(on_off "$test")" "-DMSCCLPP_BUILD_EXAMPLES=$(on_off "$test")" \
+  "-DMSCCLPP_BUILD_BENCH=$(on_off "$bench")"
+say "building"
+start=$SECONDS
+status=0
+# One broken source must not cost the time on this machine; what was built is still run.
+cmake --build "$build" --parallel "$jobs" -- -k 0 || status=1
+[ "$status" -eq 0 ] || warn "the build failed"
+say "built in $((SECONDS - start)) s"
+
+if [ "$test" = yes ]; then
+  say "CUDA tests"
+  ctest --test-dir "$build" --label-regex '^gpu$' --no-tests=error --output-on-failure || status=1
+  if [ "$sanitize" = yes ]; then
+    say "CUDA tests under compute-sanitizer memcheck"
+    programs=()
+    while IFS= read -r program; do programs+=("$program"); done < <(
+      find "$build/test" "$build/examples" -type f -executable \( -name 'test_*_cuda' -o -name 'example_*_cuda' \) | sort)
+    [ ${#programs[@]} -gt 0 ] || die "no CUDA test program was built"
+    sanitize_failed=0
+    for program in "${programs[@]}"; do
+      # Checked kernels run many times slower, and so do the waits of one rank for another.
+      if MSCCLPP_KERNEL_TIMEOUT=120 MSCCLPP_TIMEOUT=240 timeout --kill-after=10 300 \
+        compute-sanitizer --tool memcheck --error-exitcode 99 "$program" >"$program.memcheck" 2>&1; then
+        printf 'clean   %s\n' "${program##*/}"
+      else
+        printf 'FAILED  %s (exit status %d)\n' "${program##*/}" "$?"
+        tail -n 40 "$program.memcheck"
+        sanitize_failed=$((sanitize_failed + 1))
+      fi
+    done
+    printf 'memcheck: %d programs clean, %d failed\n' "$((${#programs[@]} - sanitize_failed))" "$sanitize_failed"
+    [ "$sanitize_failed" -eq 0 ] || status=1
+  fi
+fi
+
+if [ "$bench" = yes ]; then
+  say "benchmark"
+  gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | sed -n 1p)
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | sed -n 1p)
+  slug=$(printf '%s' "$gpu" | tr '[:upper:]' '[:lower:]' | sed 's/nvidia *//; s/[^a-z0-9]\{1,\}/-/g; s/^-//; s/-$//')
+  nvcc=$(nvcc --version | sed -n 's/.*release.*, V\(.*\)/\1/p')
+  commit=${MSCCLPP_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}
+  if [ -z "${MSCCLPP_COMMIT:-}" ] && [ -n "$(git status --porcelain --untracked-files=no 2>/dev/null)" ]; then
+    commit="$commit with uncommitted changes"
+  fi
+  command=("$build/bench/mscclpp-bench" --device=cuda --collective=allreduce --algorithm=all "${bench_arguments[@]}")
+  table=$build/bench.txt
+  bench_status=0
+  # Its table is standard output; progress goes to the terminal.
+  timeout --kill-after=10 540 "${command[@]}" | tee "$table" || bench_status=$?
+  if [ "$bench_status" -ne 0 ]; then
+    warn "the benchmark ended with status $bench_status; no results are written"
+    status=1
+  else
+    mkdir -p "$out"
+    file=$out/${slug}x$gpus.md
+    {
+      printf '# Allreduce on %s x %s\n\n' "$gpus" "$gpu"
+      printf '| | |\n| --- | --- |\n'
+      printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
+      printf '| commit | %s |\n' "$commit"
+      printf '| GPUs | %s x %s |\n' "$gpus" "$gpu"
+      printf '| processor | %s, %s cores |\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
+      printf '| system | %s, kernel %s |\n' "$(. /etc/os-release && printf '%s' "$PRETTY_NAME")" "$(uname -r)"
+      printf '| driver, CUDA | %s, nvcc %s |\n' "$driver" "$nvcc"
+      printf '| compiler | %s |\n' "$("${CXX:-g++}" --version | sed -n 1p)"
+      printf '| switch multicast | off, also in NCCL (NCCL_NVLS_ENABLE=0) |\n'
+      printf '| command | `%s` |\n\n' "${command[*]}"
+      printf '```\n'
+      cat "$table"
+      printf '```\n\nLinks between the GPUs:\n\n```\n'
+      nvidia-smi topo -m 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' || true
+      printf '```\n'
+    } >"$file"
+    say "wrote $file"
+  fi
+fi
+
+exit "$status"

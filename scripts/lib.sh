@@ -1,0 +1,120 @@
+# shellcheck shell=bash disable=SC2034
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Shared by the scripts of this folder; sourced, not run. Finds and installs what is missing, and finds GPUs.
+
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+jobs=${JOBS:-$(nproc)}
+may_install=yes
+
+say() { printf '== %s\n' "$*"; }
+warn() { printf 'warning: %s\n' "$*" >&2; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# The comment at the head of the calling script is its help.
+usage() { sed -n '1,3d; /^#/!q; s/^# \{0,1\}//; p' "$0"; }
+
+# Number of GPUs that the driver offers, 0 where there is none.
+gpu_count() {
+  local list
+  list=$(nvidia-smi -L 2>/dev/null) || list=
+  grep -c '^GPU ' <<<"$list" || true
+}
+
+# Architectures of the GPUs here, as CMake writes them: 90-real.
+gpu_architectures() {
+  nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d ' .' | sort -u | sed 's/$/-real/' | paste -sd ';'
+}
+
+# Whether a CUDA toolkit may be used: there, and not hidden by MSCCLPP_USE_CUDA.
+have_cuda_toolkit() {
+  case "${MSCCLPP_USE_CUDA:-AUTO}" in
+    OFF | off | 0 | NO | no | FALSE | false | N | n) return 1 ;;
+  esac
+  command -v nvcc >/dev/null || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]
+}
+
+have_command() { command -v "$1" >/dev/null; }
+
+# Whether a C++ compiler finds a header, in the system or in MSCCLPP_DEPS_DIR.
+have_header() {
+  have_command "${CXX:-g++}" || return 1
+  local flags=()
+  [ -z "${MSCCLPP_DEPS_DIR:-}" ] || flags+=("-I$MSCCLPP_DEPS_DIR/include")
+  printf '#include <%s>\n' "$1" | "${CXX:-g++}" -std=c++20 ${flags[@]+"${flags[@]}"} -E -x c++ - >/dev/null 2>&1
+}
+
+# Debian package -> what shows that it, or another build of the same thing, is there.
+present() {
+  case "$1" in
+    g++) have_command "${CXX:-g++}" ;;
+    cmake) have_command cmake ;;
+    ninja-build) have_command ninja ;;
+    python3) have_command python3 ;;
+    openmpi-bin) have_command mpirun ;;
+    libfmt-dev) have_header fmt/core.h ;;
+    libboost-context-dev) have_header boost/context/fiber.hpp ;;
+    libbenchmark-dev) have_header benchmark/benchmark.h ;;
+    libcli11-dev) have_header CLI/CLI.hpp ;;
+    nlohmann-json3-dev) have_header nlohmann/json.hpp ;;
+    doctest-dev) have_header doctest/doctest.h || have_header doctest.h ;;
+    *) die "scripts/lib.sh does not know how to look for package $1" ;;
+  esac
+}
+
+# require_packages PACKAGE...: installs those that are missing, or refuses and says how.
+require_packages() {
+  local package missing=()
+  for package in "$@"; do
+    present "$package" || missing+=("$package")
+  done
+  if [ ${#missing[@]} -gt 0 ]; then
+    local install=(apt-get install -y --no-install-recommends "${missing[@]}")
+    if [ "$may_install" = no ]; then
+      die "missing: ${missing[*]}. Install them with: sudo ${install[*]}"
+    fi
+    have_command apt-get || die "missing: ${missing[*]} (names of Debian packages). There is no apt-get here: install them
+       with this system's package manager and run again with --no-install."
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+      have_command sudo || die "missing: ${missing[*]}, and neither root nor sudo to install them. As root: ${install[*]}"
+      sudo=(sudo)
+    fi
+    say "installing: ${missing[*]}"
+    # A fresh machine has no package lists; an old one has stale ones.
+    sudo+=(env DEBIAN_FRONTEND=noninteractive)
+    if ! apt-cache show "${missing[@]}" >/dev/null 2>&1 || ! "${sudo[@]}" "${install[@]}"; then
+      "${sudo[@]}" apt-get update
+      "${sudo[@]}" "${install[@]}"
+    fi
+    for package in "${missing[@]}"; do
+      present "$package" || die "$package was installed but is still not found"
+    done
+  fi
+  local version
+  version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9]*\.[0-9]*\).*/\1/p')
+  if [ "$(printf '3.25\n%s\n' "$version" | sort -V | sed -n 1p)" != 3.25 ]; then
+    die "cmake is $version, 3.25 or newer is needed: pip install cmake, or https://apt.kitware.com"
+  fi
+}
+
+# CMake arguments of every script's configure step.
+cmake_common=(-G Ninja -S "$root")
+if have_command ccache; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+fi
+
+# use_deps FOLDER: looks for third-party libraries in that prefix first.
+use_deps() {
+  MSCCLPP_DEPS_DIR=$(cd "$1" && pwd) || die "MSCCLPP_DEPS_DIR=$1 is no folder"
+  export MSCCLPP_DEPS_DIR
+  cmake_common+=("-DMSCCLPP_DEPS_DIR=$MSCCLPP_DEPS_DIR")
+}
+[ -z "${MSCCLPP_DEPS_DIR:-}" ] || use_deps "$MSCCLPP_DEPS_DIR"

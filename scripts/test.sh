@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Builds everything and runs the tests: the simulator with g++ and, where there is a CUDA toolkit, every CUDA source with
+# nvcc for all supported generations. The last line printed is 'N passed, N failed'.
+#
+#   scripts/test.sh [--no-install] [-- ARGUMENTS OF ctest]
+#
+# --no-install   only say which packages are missing
+# MSCCLPP_USE_CUDA=OFF leaves CUDA alone; MSCCLPP_WERROR=ON makes warnings errors; JOBS=N limits the processes.
+
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+ctest_arguments=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --no-install) may_install=no ;;
+    -h | --help) usage; exit 0 ;;
+    --) shift; ctest_arguments=("$@"); break ;;
+    *) die "unknown argument $1; see scripts/test.sh --help" ;;
+  esac
+  shift
+done
+
+finish() {
+  printf '%d passed, %d failed\n' "$1" "$2"
+  [ "$1" -gt 0 ] && [ "$2" -eq 0 ]
+  exit
+}
+
+require_packages g++ cmake ninja-build python3 libfmt-dev libboost-context-dev doctest-dev libbenchmark-dev libcli11-dev \
+  nlohmann-json3-dev openmpi-bin
+
+build=build/test
+configure=("-DMSCCLPP_WERROR=${MSCCLPP_WERROR:-OFF}")
+if have_cuda_toolkit; then
+  configure+=(-DMSCCLPP_USE_CUDA=ON)
+else
+  say "without CUDA"
+  build=build/test-sim
+  configure+=(-DMSCCLPP_USE_CUDA=OFF)
+fi
+
+say "configuring $build"
+cmake "${cmake_common[@]}" -B "$build" "${configure[@]}" || finish 0 1
+
+say "building"
+start=$SECONDS
+build_failed=0
+# One broken source must not hide what the others' tests say.
+cmake --build "$build" --parallel "$jobs" -- -k 0 || build_failed=1
+say "built in $((SECONDS - start)) s"
+[ "$build_failed" -eq 0 ] || warn "the build failed; tests whose program is missing fail below"
+
+say "testing"
+start=$SECONDS
+log=$build/ctest.log
+ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" \
+  ${ctest_arguments[@]+"${ctest_arguments[@]}"} | tee "$log" && ctest_failed=0 || ctest_failed=1
+say "tested in $((SECONDS - start)) s"
+
+# ctest: '97% tests passed, 2 tests failed out of 64'
+summary=$(sed -n 's/^[0-9]*% tests passed, \([0-9]*\) tests\{0,1\} failed out of \([0-9]*\)$/\1 \2/p' "$log" | tail -n 1)
+if [ -z "$summary" ]; then
+  warn "ctest ran no test"
+  finish 0 1
+fi
+read -r failed total <<<"$summary"
+passed=$((total - failed))
+# A failed build, and whatever ctest complains of beyond the tests it counts, are failures as well.
+[ "$build_failed" -eq 0 ] || failed=$((failed + 1))
+[ "$ctest_failed" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+finish "$passed" "$failed"

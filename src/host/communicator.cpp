@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/communicator.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <map>
+
+#include "bootstrap_access.hpp"
+#include "communicator_impl.hpp"
+#include "format.hpp"
+#include "host_identity.hpp"
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/wait_report.hpp"
+
+namespace mscclpp {
+
+Communicator::Impl::Impl(std::shared_ptr<Bootstrap> with, Device on)
+    : bootstrap(std::move(with)), device(on), machine(on.runtime()), peers(static_cast<std::size_t>(size())) {
+  PeerInfo self{};
+  self.hostIdentity = hostIdentity();
+  self.process = processIdentity();
+  self.kind = static_cast<std::uint32_t>(device.kind);
+  self.ordinal = device.ordinal;
+  machine.properties(device.ordinal).busId.copy(self.busId, sizeof self.busId - 1);
+  peers[static_cast<std::size_t>(rank())] = self;
+  bootstrap->allGather(peers.data(), sizeof(PeerInfo));
+  for (int other = 0; other < size(); ++other) {
+    if (peer(other).kind == self.kind) continue;
+    fail(ErrorCode::invalidUsage, "rank {} has a {} device, but rank {} a {} one; all ranks must have one kind", rank(),
+         nameOf(device.kind), other, nameOf(static_cast<DeviceKind>(peer(other).kind)));
+  }
+  watch = static_cast<layout::Watch*>(machine.allocateHost(sizeof(layout::Watch)));
+  watch->rank = rank();
+  watch->limitNs = static_cast<std::uint64_t>(environment().kernelTimeout.count());
+}
+
+Communicator::Impl::~Impl() { machine.releaseHost(watch); }
+
+void Communicator::Impl::checkPeer(std::string_view operation, int of) const {
+  if (of < 0 || of >= size()) {
+    fail(ErrorCode::invalidUsage, "rank {}: {} names rank {}, but ranks are 0 to {}", rank(), operation, of,
+         size() - 1);
+  }
+}
+
+void Communicator::Impl::checkOwn(std::string_view operation, RegisteredMemory const& memory) const {
+  if (!memory || memory.reach() != MemoryReach::own) {
+    fail(ErrorCode::invalidUsage, "rank {}: {} takes this rank's own memory, as registerMemory returns it; got {}",
+         rank(), operation,
+         memory ? fmt::format("memory of rank {}", memory.rank()) : std::string("an empty RegisteredMemory"));
+  }
+}
+
+namespace {
+
+std::shared_ptr<Bootstrap> require(std::shared_ptr<Bootstrap> bootstrap) {
+  if (!bootstrap)
+    fail(ErrorCode::invalidUsage, "Communicator: there is no bootstrap; make one first, such as TcpBootstrap");
+  return bootstrap;
+}
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<Bootstrap> bootstrap, Device device)
+    : impl_(std::make_shared<Impl>(require(std::move(bootstrap)), device)) {}
+Communicator::~Communicator() = default;
+
+std::shared_ptr<Bootstrap> const& Communicator::bootstrap() const noexcept { return impl_->bootstrap; }
+int Communicator::rank() const noexcept { return impl_->rank(); }
+int Communicator::size() const noexcept { return impl_->size(); }
+Device Communicator::device() const noexcept { return impl_->device; }
+layout::Watch* Communicator::watch() const noexcept { return impl_->watch; }
+
+bool Communicator::reaches(int peer) const {
+  impl_->checkPeer("reaches", peer);
+  return impl_->peer(peer).hostIdentity == impl_->peer(rank()).hostIdentity;
+}
+
+bool Communicator::linesArriveWhole(int peer) const {
+  if (!reaches(peer)) return false;
+  auto const& theirs = impl_->peer(peer);
+  int ordinal = theirs.ordinal;
+  if (std::string_view const busId = theirs.busId; !busId.empty()) {
+    ordinal = -1;
+    for (int device = 0; device < impl_->machine.deviceCount(); ++device) {
+      if (impl_->machine.properties(device).busId == busId) ordinal = device;
+    }
+    // A device that this process cannot see: nothing is known of the way to it.
+    if (ordinal < 0) return false;
+  }
+  return impl_->machine.linesArriveWhole(impl_->device.ordinal, ordinal);
+}
+
+bool Communicator::linesArriveWhole() const {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!linesArriveWhole(peer)) return false;
+  }
+  return true;
+}
+
+void Communicator::setTimeLimit(std::chrono::nanoseconds limit) const {
+  if (limit < std::chrono::nanoseconds::zero()) {
+    fail(ErrorCode::invalidUsage, "rank {}: setTimeLimit({} ns): it must be 0 (none) or more", rank(), limit.count());
+  }
+  std::atomic_ref(impl_->watch->limitNs).store(static_cast<std::uint64_t>(limit.count()), std::memory_order_relaxed);
+}
+
+RegisteredMemory Communicator::registerMemory(void* pointer, std::size_t bytes) const {
+  return RegisteredMemory::own(rank(), impl_->device, pointer, bytes);
+}
+
+void Communicator::sendMemory(RegisteredMemory const& memory, int peer, int tag) const {
+  BootstrapAccess::checkTag(*impl_->bootstrap, "sendMemory", peer, tag);
+  impl_->checkOwn("sendMemory", memory);
+  BootstrapAccess::send(*impl_->bootstrap, memory.serialize(!impl_->sameProcess(peer)), peer,
+                        BootstrapAccess::beside(tag, BootstrapAccess::memory));
+}
+
+RegisteredMemory Communicator::recvMemory(int peer, int tag) const {
+  BootstrapAccess::checkTag(*impl_->bootstrap, "recvMemory", peer, tag);
+  auto const bytes =
+      BootstrapAccess::recv(*impl_->bootstrap, peer, BootstrapAccess::beside(tag, BootstrapAccess::memory));
+  return RegisteredMemory::deserialize(bytes, impl_->device);
+}
+
+std::vector<RegisteredMemory> Communicator::exchangeMemory(RegisteredMemory const& memory) const {
+  impl_->checkOwn("exchangeMemory", memory);
+  bool alone = true;
+  for (int peer = 0; peer < size(); ++peer) alone = alone && impl_->sameProcess(peer);
+  auto const mine = memory.serialize(!alone);
+  std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(size()));
+  std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * rank());
+  impl_->bootstrap->allGather(all.data(), mine.size());
+  std::vector<RegisteredMemory> result;
+  for (int peer = 0; peer < size(); ++peer) {
+    auto const part =
+        std::span<std::byte const>(all).subspan(mine.size() * static_cast<std::size_t>(peer), mine.size());
+    result.push_back(peer == rank() ? memory : RegisteredMemory::deserialize(part, impl_->device));
+  }
+  // Nobody may withdraw its memory before everybody has mapped it.
+  impl_->bootstrap->barrier();
+  return result;
+}
+
+MemoryDevice2DeviceSemaphore Communicator::buildSemaphore(int peer, int tag) const {
+  return MemoryDevice2DeviceSemaphore(*this, peer, tag);
+}
+
+void Communicator::checkReports() const {
+  layout::Watch& watch = *impl_->watch;
+  std::string const text = explain(watch);
+  bool const misuse = !text.empty() && watch.reports[0].kind == layout::WaitKind::misuse;
+  for (auto& report : watch.reports) report = {};
+  std::atomic_ref(watch.reportCount).store(0, std::memory_order_relaxed);
+  bool const raised = std::atomic_ref(watch.abort).load(std::memory_order_relaxed) != 0;
+  if (!impl_->aborted) std::atomic_ref(watch.abort).store(0, std::memory_order_relaxed);
+  if (!text.empty()) throw Error(misuse ? ErrorCode::invalidUsage : ErrorCode::timeout, text);
+  if (impl_->aborted) fail(ErrorCode::aborted, "rank {}: abort() has ended the waits of this rank's kernels", rank());
+  if (raised) {
+    fail(ErrorCode::timeout, "rank {}: a kernel gave up waiting, but its report is not complete: is it still running?",
+         rank());
+  }
+}
+
+void Communicator::abort() const noexcept {
+  impl_->aborted = true;
+  std::atomic_ref(impl_->watch->abort).store(1, std::memory_order_relaxed);
+}
+
+void Communicator::synchronize(Stream const& stream, std::optional<std::chrono::nanoseconds> limit) const {
+  try {
+    stream.synchronize(limit);
+  } catch (Error const& error) {
+    // What the kernels say is nearer to the cause than what the stream does.
+    std::string const text = explain(*impl_->watch);
+    if (text.empty()) throw;
+    throw Error(error.code(), fmt::format("rank {}: {}\n{}", rank(), error.what(), text));
+  }
+  checkReports();
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/log.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace mscclpp {
+namespace {
+
+constexpr int unread = -1;
+std::atomic<int> threshold{unread};
+thread_local int threadRank = -1;
+
+void toStderr(std::string_view text) noexcept {
+  // Nothing is left to tell the failure to.
+  [[maybe_unused]] auto const written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+int readThreshold() noexcept {
+  int level = static_cast<int>(LogLevel::warn);
+  try {
+    level = static_cast<int>(environment().logLevel);
+  } catch (std::exception const& error) {
+    // Whoever reads the environment to act on it gets the exception; the log must still work.
+    toStderr(error.what());
+    toStderr("\n");
+  }
+  int expected = unread;
+  return threshold.compare_exchange_strong(expected, level) ? level : expected;
+}
+
+int openOutput() noexcept {
+  try {
+    std::string path = environment().logFile;
+    if (path.empty()) return STDERR_FILENO;
+    for (std::size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at)) {
+      path.replace(at, 2, std::to_string(::getpid()));
+    }
+    int const file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (file >= 0) return file;
+    toStderr(fmt::format("mscclpp: cannot open MSCCLPP_LOG_FILE \"{}\": {}; logging to stderr\n", path,
+                         std::strerror(errno)));
+  } catch (std::exception const&) {
+    // Reported by readThreshold already.
+  }
+  return STDERR_FILENO;
+}
+
+char const* nameOf(LogLevel level) noexcept {
+  constexpr char const* names[] = {"trace", "debug", "info", "warn", "error", "off"};
+  return names[static_cast<int>(level)];
+}
+
+}  // namespace
+
+bool logEnabled(LogLevel level) noexcept {
+  int current = threshold.load(std::memory_order_relaxed);
+  if (current == unread) current = readThreshold();
+  return static_cast<int>(level) >= current && level != LogLevel::off;
+}
+
+void setLogLevel(LogLevel level) noexcept { threshold.store(static_cast<int>(level), std::memory_order_relaxed); }
+
+void setLogRank(int rank) noexcept { threadRank = rank; }
+int logRank() noexcept { return threadRank; }
+
+void writeLog(LogLevel level, std::string_view text) noexcept {
+  static int const output = openOutput();
+  try {
+    double const now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    std::string const who = threadRank < 0 ? std::string() : fmt::format(" rank {}", threadRank);
+    std::string const line = fmt::format("mscclpp {:.6f} {} [{}{}] {}\n", now, nameOf(level), ::getpid(), who, text);
+    if (::write(output, line.data(), line.size()) < 0 && output != STDERR_FILENO) toStderr(line);
+  } catch (std::exception const&) {
+    toStderr(text);
+  }
+}
+
+}  // namespace mscclpp

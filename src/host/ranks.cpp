@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "mscclpp/host/ranks.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/local_bootstrap.hpp"
+
+namespace mscclpp {
+
+namespace {
+
+// What follows from another rank's failure, rather than being one.
+bool isConsequence(std::exception_ptr const& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (Error const& error) {
+    return error.code() == ErrorCode::aborted || error.code() == ErrorCode::remoteError;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void runRanks(DeviceKind kind, int ranks, std::function<void(Communicator&)> const& rankMain) {
+  int const devices = Device::count(kind);
+  if (ranks < 1 || ranks > devices) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("runRanks: {} ranks on {} {} devices; each rank needs a device of its own", ranks, devices,
+                            nameOf(kind)));
+  }
+  auto bootstraps = LocalBootstrap::create(ranks);
+  std::mutex mutex;
+  std::vector<Communicator*> communicators(static_cast<std::size_t>(ranks), nullptr);
+  std::vector<std::exception_ptr> failures;
+
+  auto const runRank = [&](int rank) {
+    auto const index = static_cast<std::size_t>(rank);
+    // The bootstrap is dropped with this scope, which tells peers that this rank has left.
+    auto bootstrap = std::move(bootstraps[index]);
+    std::optional<Communicator> communicator;
+    try {
+      communicator.emplace(std::move(bootstrap), Device{kind, rank});
+      {
+        std::lock_guard lock(mutex);
+        communicators[index] = &*communicator;
+        if (!failures.empty()) communicator->abort();
+      }
+      rankMain(*communicator);
+      std::lock_guard lock(mutex);
+      communicators[index] = nullptr;
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      communicators[index] = nullptr;
+      failures.push_back(std::current_exception());
+      for (auto* other : communicators) {
+        if (other != nullptr) other->abort();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(runRank, rank);
+  }
+  for (auto const& failure : failures) {
+    if (!isConsequence(failure)) std::rethrow_exception(failure);
+  }
+  if (!failures.empty()) std::rethrow_exception(failures.front());
+}
+
+}  // namespace mscclpp

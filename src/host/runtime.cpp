@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/runtime.hpp"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "cuda_runtime.hpp"
+#include "format.hpp"
+#include "mscclpp/host/device.hpp"
+
+namespace mscclpp {
+namespace {
+
+class Registry {
+ public:
+  // Never destroyed: buffers in static objects may be released after everything here.
+  static Registry& instance() {
+    static auto* const registry = new Registry;
+    return *registry;
+  }
+
+  void add(std::unique_ptr<Runtime> runtime) {
+    std::lock_guard const lock(mutex_);
+    auto const kind = runtime->kind();
+    if (!runtimes_.try_emplace(kind, std::move(runtime)).second) {
+      fail(ErrorCode::invalidUsage, "registerRuntime: this program has a {} machine already", nameOf(kind));
+    }
+  }
+
+  Runtime* find(DeviceKind kind, std::string& missing) {
+    std::lock_guard const lock(mutex_);
+    if (auto const found = runtimes_.find(kind); found != runtimes_.end()) return found->second.get();
+    if (kind == DeviceKind::cuda) {
+      if (!triedCuda_) {
+        triedCuda_ = true;
+        if (auto made = makeCudaRuntime(cudaMissing_)) {
+          return runtimes_.emplace(kind, std::move(made)).first->second.get();
+        }
+      }
+      missing = cudaMissing_;
+    } else {
+      missing = "the program does not contain the simulated machine: link mscclpp::sim and call sim::ensureInstalled()";
+    }
+    return nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<DeviceKind, std::unique_ptr<Runtime>> runtimes_;
+  bool triedCuda_ = false;
+  std::string cudaMissing_;
+};
+
+}  // namespace
+
+Runtime& runtime(DeviceKind kind) {
+  std::string missing;
+  if (Runtime* const found = Registry::instance().find(kind, missing)) return *found;
+  fail(ErrorCode::unsupported, "no {} devices: {}", nameOf(kind), missing);
+}
+
+bool hasRuntime(DeviceKind kind) noexcept {
+  try {
+    std::string missing;
+    return Registry::instance().find(kind, missing) != nullptr;
+  } catch (std::exception const& error) {
+    writeLog(LogLevel::error, error.what());
+    return false;
+  }
+}
+
+void registerRuntime(std::unique_ptr<Runtime> runtime) { Registry::instance().add(std::move(runtime)); }
+
+std::string_view nameOf(DeviceKind kind) noexcept { return kind == DeviceKind::cuda ? "CUDA" : "simulated"; }
+
+int Device::count(DeviceKind kind) { return hasRuntime(kind) ? mscclpp::runtime(kind).deviceCount() : 0; }
+
+Runtime& Device::runtime() const {
+  Runtime& machine = mscclpp::runtime(kind);
+  if (ordinal < 0 || ordinal >= machine.deviceCount()) {
+    fail(ErrorCode::invalidUsage, "{} device {} does not exist: this process sees {} of them, numbered from 0",
+         nameOf(kind), ordinal, machine.deviceCount());
+  }
+  return machine;
+}
+
+DeviceProperties Device::properties() const { return runtime().properties(ordinal); }
+
+}  // namespace mscclpp

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/wait_report.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <tuple>
+#include <vector>
+
+#include "format.hpp"
+
+namespace mscclpp {
+namespace {
+
+std::string refused(layout::WaitReport const& report) {
+  using layout::Misuse;
+  switch (static_cast<Misuse>(report.channel)) {
+    case Misuse::remoteRange:
+      return fmt::format("a range up to byte {} of a buffer of rank {}, which has {}", report.seen, report.peer,
+                         report.expected);
+    case Misuse::localRange:
+      return fmt::format("a range up to byte {} of this rank's buffer of the channel to rank {}, which has {}",
+                         report.seen, report.peer, report.expected);
+    case Misuse::packetRange:
+      return fmt::format("a range up to byte {} of a packet buffer between this rank and rank {}, which has {}",
+                         report.seen, report.peer, report.expected);
+    case Misuse::teamSize:
+      return fmt::format("a team of {} ranks: the collective was compiled for {}", report.seen, report.expected);
+    case Misuse::blockCount:
+      return fmt::format("a grid of {} blocks: the team's workspace was made for at most {}", report.seen,
+                         report.expected);
+    case Misuse::workspaceBytes:
+      return fmt::format("a workspace region of {} bytes: at least {} are needed", report.expected, report.seen);
+    case Misuse::blockThreads:
+      return fmt::format("blocks of {} threads: at least {} are needed", report.seen, report.expected);
+    case Misuse::countMismatch:
+      return fmt::format("an output of {} elements for an input of {}", report.seen, report.expected);
+    case Misuse::alignment:
+      return fmt::format("a buffer whose address is {} bytes past a multiple of its elements' {} bytes", report.seen,
+                         report.expected);
+  }
+  return fmt::format("misuse number {} (limit {}, given {})", report.channel, report.expected, report.seen);
+}
+
+std::string awaited(layout::WaitReport const& report) {
+  using layout::WaitKind;
+  switch (report.kind) {
+    case WaitKind::semaphore:
+      return fmt::format("a signal of rank {} on semaphore {}: expected count {}, seen {}", report.peer, report.channel,
+                         report.expected, report.seen);
+    case WaitKind::packet:
+      return fmt::format("packet slot {} of rank {}: expected flag {}, seen {}", report.channel, report.peer,
+                         report.expected, report.seen);
+    case WaitKind::teamSignal:
+      return fmt::format("phase {} of rank {} in a collective: expected epoch {}, seen {}", report.channel, report.peer,
+                         report.expected, report.seen);
+    case WaitKind::gridBarrier:
+      return fmt::format("the other blocks of its grid: expected generation {}, seen {}", report.expected, report.seen);
+    case WaitKind::teamBarrier:
+      return fmt::format("rank {} at a barrier of its team: expected epoch {}, seen {}", report.peer, report.expected,
+                         report.seen);
+    case WaitKind::proxy:
+      return fmt::format("the host's proxy: expected position {}, seen {}", report.expected, report.seen);
+    case WaitKind::none:
+    case WaitKind::misuse:
+      break;
+  }
+  return fmt::format("kind {} of rank {}, channel {}: expected {}, seen {}", static_cast<unsigned>(report.kind),
+                     report.peer, report.channel, report.expected, report.seen);
+}
+
+std::string line(layout::WaitReport const& report, std::size_t threads) {
+  std::string const who = fmt::format("rank {} block {} thread {}{}", report.rank, report.block, report.thread,
+                                      threads > 1 ? fmt::format(" and {} more threads", threads - 1) : "");
+  if (report.kind == layout::WaitKind::misuse) return fmt::format("{} refused {}", who, refused(report));
+  return fmt::format("{} waited {} for {}", who, describe(std::chrono::nanoseconds(report.waitedNs)), awaited(report));
+}
+
+// Threads that wait for the same differ only in who they are and how long.
+auto topicOf(layout::WaitReport const& report) {
+  return std::tuple(report.kind, report.rank, report.peer, report.channel, report.expected, report.seen);
+}
+
+char const* advice(layout::WaitKind kind) {
+  using layout::WaitKind;
+  switch (kind) {
+    case WaitKind::gridBarrier:
+      return "check that all blocks of the grid fit the device at once, and that all take part";
+    case WaitKind::misuse:
+      return "correct the launch";
+    case WaitKind::proxy:
+      return "check that the proxy is started";
+    default:
+      return "check that the ranks waited for run the same calls in the same order and have not failed "
+             "(MSCCLPP_KERNEL_TIMEOUT sets the limit)";
+  }
+}
+
+}  // namespace
+
+std::string explain(layout::WaitReport const& report) { return line(report, 1); }
+
+std::string explain(layout::Watch const& watch) {
+  std::vector<layout::WaitReport> topics;
+  std::vector<std::size_t> threads;
+  auto const begun = std::atomic_ref(const_cast<std::uint32_t&>(watch.reportCount)).load(std::memory_order_relaxed);
+  std::size_t complete = 0;
+  for (std::uint32_t i = 0; i < std::min(begun, layout::maxWaitReports); ++i) {
+    auto const& report = watch.reports[i];
+    if (std::atomic_ref(const_cast<std::uint32_t&>(report.complete)).load(std::memory_order_acquire) == 0) continue;
+    ++complete;
+    auto const known = std::find_if(topics.begin(), topics.end(),
+                                    [&](auto const& other) { return topicOf(other) == topicOf(report); });
+    if (known == topics.end()) {
+      topics.push_back(report);
+      threads.push_back(1);
+    } else {
+      ++threads[static_cast<std::size_t>(known - topics.begin())];
+    }
+  }
+  if (topics.empty()) return {};
+  std::string text;
+  for (std::size_t i = 0; i < topics.size(); ++i) text += line(topics[i], threads[i]) + "\n";
+  if (begun > complete) text += fmt::format("and {} more reports\n", begun - complete);
+  return text + advice(topics.front().kind);
+}
+
+}  // namespace mscclpp

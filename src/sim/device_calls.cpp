@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/sim/device_calls.hpp"
+
+#include <chrono>
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "machine.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/sim/poll.hpp"
+#include "mscclpp/sim/thread_context.hpp"
+
+namespace mscclpp::sim {
+namespace {
+
+// The same as on a GPU: a wait that has nobody to report to.
+constexpr std::uint64_t unwatchedLimitNs = 20'000'000'000;
+
+[[noreturn]] void failKernel(GpuThread& self, std::string const& why) {
+  self.block->kernel().fail(fmt::format("block {} thread {}: {}", self.context.block, self.context.thread, why));
+  throw Unwind{};
+}
+
+std::uint32_t read(std::uint32_t& word) { return std::atomic_ref<std::uint32_t>(word).load(std::memory_order_relaxed); }
+std::uint64_t read(std::uint64_t& word) { return std::atomic_ref<std::uint64_t>(word).load(std::memory_order_relaxed); }
+
+}  // namespace
+
+GpuThread& currentGpuThread(char const* operation) {
+  auto* task = currentTask();
+  if (task == nullptr || !task->isGpuThread()) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("{} was called outside of a kernel; device functions run in kernels that are launched on "
+                            "the simulated machine",
+                            operation));
+  }
+  return static_cast<GpuThread&>(*task);
+}
+
+ThreadContext const& currentThread() { return currentGpuThread("a thread index or another device function").context; }
+
+bool insideKernel() noexcept {
+  auto* task = currentTask();
+  return task != nullptr && task->isGpuThread();
+}
+
+void syncBlock() {
+  auto& self = currentGpuThread("syncBlock");
+  self.block->barrier(self);
+}
+
+void syncBarrier(unsigned id, unsigned threads) {
+  auto& self = currentGpuThread("syncBarrier");
+  unsigned const largest = (self.context.threads + lanesPerWarp - 1) / lanesPerWarp * lanesPerWarp;
+  if (id == 0 || id >= namedBarriers) {
+    failKernel(self, fmt::format("there is no barrier {}; the numbers are 1 to {}", id, namedBarriers - 1));
+  }
+  if (threads == 0 || threads % lanesPerWarp != 0 || threads > largest) {
+    failKernel(self, fmt::format("barrier {} for {} threads; the count must be a multiple of {} up to the block's {}",
+                                 id, threads, lanesPerWarp, largest));
+  }
+  self.block->barrier(self, id, threads);
+}
+
+void syncWarp(unsigned mask) {
+  auto& self = currentGpuThread("syncWarp");
+  WarpRequest request;
+  self.block->meet(self, request, mask);
+}
+
+void shuffle(void const* in, void* out, std::size_t bytes, unsigned lane, unsigned mask) {
+  auto& self = currentGpuThread("shuffle");
+  WarpRequest request;
+  request.operation = WarpOperation::shuffle;
+  request.lane = lane;
+  request.in = in;
+  request.out = out;
+  request.bytes = bytes;
+  self.block->meet(self, request, mask);
+}
+
+unsigned ballot(bool predicate, unsigned mask) {
+  auto& self = currentGpuThread("ballot");
+  WarpRequest request;
+  request.operation = WarpOperation::ballot;
+  request.predicate = predicate;
+  self.block->meet(self, request, mask);
+  return request.result;
+}
+
+void* blockShared(void const* key, std::size_t bytes, std::size_t alignment) {
+  return currentGpuThread("blockShared").block->shared(key, bytes, alignment);
+}
+
+std::byte* dynamicShared() { return currentGpuThread("dynamicShared").block->dynamicShared(); }
+
+void waitForPreviousKernel() {
+  auto& self = currentGpuThread("waitForPreviousKernel");
+  self.block->kernel().waitForPrevious(self);
+}
+
+void allowNextKernel() { currentGpuThread("allowNextKernel").block->allowNext(); }
+
+void exitKernel() {
+  currentGpuThread("exitKernel");
+  throw Unwind{};
+}
+
+void trap(char const* why) { failKernel(currentGpuThread("trap"), why); }
+
+std::uint64_t nanoseconds() {
+  auto& machine = Machine::instance();
+  if (machine.deterministic()) return machine.scheduler().virtualNs();
+  auto const now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+bool pollYield(PollState& state) {
+  auto& self = currentGpuThread("a wait");
+  auto& machine = Machine::instance();
+  if (self.cancelled) throw Unwind{};
+  bool const first = state.startNs == 0;
+  auto const now = nanoseconds();
+  if (first) state.startNs = now;
+  if (auto* watch = state.watch; watch != nullptr && read(watch->abort) != 0) return false;
+  if (!machine.deterministic()) {
+    auto const waited = now - state.startNs;
+    if (state.watch == nullptr) {
+      if (waited > unwatchedLimitNs)
+        failKernel(self, "a wait without a watch passed its limit: " + toString(state.what));
+    } else if (auto const limit = read(state.watch->limitNs); limit != 0 && waited > limit) {
+      return false;
+    }
+  }
+  self.poll = &state;
+  state.resumedAt = machine.scheduler().yieldPoll(self, first ? 0 : state.resumedAt);
+  self.poll = nullptr;
+  if (self.cancelled) throw Unwind{};
+  return true;
+}
+
+}  // namespace mscclpp::sim

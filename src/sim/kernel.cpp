@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "kernel.hpp"
+
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "machine.hpp"
+
+namespace mscclpp::sim {
+
+void GpuThread::body() noexcept {
+  if (cancelled) return;
+  auto& kernel = block->kernel();
+  try {
+    kernel.runThread();
+  } catch (Unwind const&) {
+  } catch (std::exception const& e) {
+    kernel.fail(fmt::format("block {} thread {}: {}", context.block, context.thread, e.what()));
+  } catch (...) {
+    kernel.fail(
+        fmt::format("block {} thread {} threw something that is no std::exception", context.block, context.thread));
+  }
+}
+
+StackPool& GpuThread::stacks() { return block->kernel().machine().threadStacks(); }
+
+void GpuThread::ended() { block->threadEnded(*this); }
+
+void GpuThread::failedToStart(char const* why) {
+  block->kernel().fail(fmt::format("block {} thread {} could not start: {}", context.block, context.thread, why));
+}
+
+Kernel::Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::string name,
+               std::function<void()> perThread)
+    : machine_(machine), stream_(stream), shape_(shape), name_(std::move(name)), perThread_(std::move(perThread)) {}
+
+void Kernel::start(std::shared_ptr<Kernel> previous) {
+  started_ = true;
+  previous_ = std::move(previous);
+  machine_.queueBlocks(*this);
+}
+
+void Kernel::startBlock() {
+  unsigned const index = nextBlock_++;
+  blocks_.emplace(index, std::make_unique<Block>(*this, index));
+}
+
+void Kernel::waitForPrevious(GpuThread& self) {
+  if (self.cancelled) throw Unwind{};
+  if (previous_ == nullptr || previous_->hasEnded()) return;
+  previous_->waitingForThis_.push_back(&self);
+  self.parkedOn = ParkReason::previousKernel;
+  machine_.scheduler().park(self);
+  if (self.cancelled) throw Unwind{};
+}
+
+void Kernel::fail(std::string const& text) {
+  if (cancelled_) return;
+  failure_ = text;
+  cancel();
+}
+
+void Kernel::cancel() {
+  if (std::exchange(cancelled_, true)) return;
+  if (previous_ != nullptr)
+    std::erase_if(previous_->waitingForThis_, [this](GpuThread* t) { return &t->block->kernel() == this; });
+  // Blocks that have not begun never will.
+  unsigned const dropped = shape_.blocks - nextBlock_;
+  machine_.dropBlocks(*this);
+  nextBlock_ = shape_.blocks;
+  blocksEnded_ += dropped;
+  blocksAllowing_ += dropped;
+  for (auto& [index, block] : blocks_) block->cancel();
+}
+
+void Kernel::blockAllowed() {
+  ++blocksAllowing_;
+  if (blocksAllowing_ == shape_.blocks) machine_.advance(stream_);
+}
+
+void Kernel::blockEnded(unsigned index) {
+  blocks_.erase(index);
+  ++blocksEnded_;
+  machine_.freeBlock(*this);
+  if (blocksEnded_ != shape_.blocks) return;
+  previous_.reset();
+  perThread_ = nullptr;  // what it has captured is gone before the host learns of the end
+  for (GpuThread* thread : std::exchange(waitingForThis_, {})) machine_.scheduler().makeReady(*thread);
+  machine_.advance(stream_);
+}
+
+}  // namespace mscclpp::sim

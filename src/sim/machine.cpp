@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "machine.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp::sim {
+namespace {
+
+constexpr int defaultDevices = 8;
+constexpr int maxDevices = 1024;
+constexpr unsigned threadsPerMultiprocessor = 2048;
+constexpr std::size_t smallestStack = 16 * 1024;
+
+int devicesFromEnvironment() {
+  char const* text = std::getenv("MSCCLPP_SIM_DEVICES");
+  if (text == nullptr || *text == '\0') return defaultDevices;
+  int devices = 0;
+  char const* end = text + std::strlen(text);
+  auto const [rest, error] = std::from_chars(text, end, devices);
+  if (error != std::errc{} || rest != end || devices < 1 || devices > maxDevices) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("MSCCLPP_SIM_DEVICES is \"{}\"; it must be a number from 1 to {}", text, maxDevices));
+  }
+  return devices;
+}
+
+void checkOptions(MachineOptions const& o) {
+  auto refuse = [](std::string const& why) { throw Error(ErrorCode::invalidUsage, "MachineOptions::" + why); };
+  if (o.devices < 0 || o.devices > maxDevices)
+    refuse(fmt::format("devices is {}, the range is 0 to {}", o.devices, maxDevices));
+  if (o.memoryBytes == 0) refuse("memoryBytes is 0; a device needs memory");
+  if (o.multiprocessors < 1) refuse(fmt::format("multiprocessors is {}, it must be at least 1", o.multiprocessors));
+  if (o.threadStackBytes < smallestStack) {
+    refuse(fmt::format("threadStackBytes is {}, it must be at least {}", o.threadStackBytes, smallestStack));
+  }
+  if (!(o.preemption >= 0 && o.preemption <= 1))
+    refuse(fmt::format("preemption is {}, the range is 0 to 1", o.preemption));
+}
+
+unsigned room(Kernel const& kernel) {
+  return (kernel.shape().threads + lanesPerWarp - 1) / lanesPerWarp * lanesPerWarp;
+}
+
+}  // namespace
+
+Machine& Machine::instance() {
+  static auto* machine = new Machine;  // never destroyed: static objects of the program may still free memory
+  return *machine;
+}
+
+// ---- options and devices
+// ---------------------------------------------------------------------------------------------
+
+void Machine::applyOptions() {
+  if (applied_) return;
+  if (options_.devices == 0) options_.devices = devicesFromEnvironment();
+  devices_.assign(static_cast<std::size_t>(options_.devices), Device{});
+  for (auto& device : devices_) {
+    device.freeThreads = static_cast<unsigned>(options_.multiprocessors) * threadsPerMultiprocessor;
+  }
+  checkAddresses_ = options_.checkAddresses;
+  linesArriveWhole_ = options_.linesArriveWhole;
+  stacks_ = std::make_unique<StackPool>(options_.threadStackBytes * stackFactor);
+  scheduler_.restart(options_.seed, options_.preemption);
+  applied_ = true;
+}
+
+void Machine::install(MachineOptions const& options) {
+  checkOptions(options);
+  std::unique_lock lock(mutex_);
+  if (!deterministic()) awaitQuiet(lock);
+  if (deterministic() || !streams_.empty() || !heap_.empty()) {
+    throw Error(ErrorCode::invalidUsage,
+                "sim::install: the simulated machine is in use; release its memory and streams first");
+  }
+  options_ = options;
+  applied_ = false;
+  applyOptions();
+}
+
+MachineOptions Machine::options() {
+  std::unique_lock const lock(mutex_);
+  applyOptions();
+  return options_;
+}
+
+int Machine::deviceCount() {
+  std::unique_lock const lock(mutex_);
+  applyOptions();
+  return static_cast<int>(devices_.size());
+}
+
+void Machine::checkDevice(int device, char const* operation) {
+  int const count = deviceCount();
+  if (device < 0 || device >= count) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("{}: there is no simulated device {}; this process has {} (0 to {}), see "
+                            "MSCCLPP_SIM_DEVICES",
+                            operation, device, count, count - 1));
+  }
+}
+
+bool Machine::reachable(int device, std::uintptr_t address, std::size_t bytes) {
+  auto& d = devices_[static_cast<std::size_t>(device)];
+  if (auto const generation = heap_.generation(); d.heapGeneration != generation) {
+    d.windows = {};
+    d.heapGeneration = generation;
+  }
+  auto& window = d.windows[(address >> 16) % d.windows.size()];
+  if (address < window.begin || address >= window.end) {
+    window = heap_.windowOf(device, address);
+    if (window.end == 0) return false;
+  }
+  return bytes <= window.end - address;
+}
+
+// ---- what the driver does
+// --------------------------------------------------------------------------------------------
+
+void Machine::queueBlocks(Kernel& kernel) {
+  auto& device = devices_[static_cast<std::size_t>(kernel.stream().device)];
+  device.waiting.push_back(&kernel);
+  startBlocks(device);
+}
+
+void Machine::dropBlocks(Kernel& kernel) {
+  std::erase(devices_[static_cast<std::size_t>(kernel.stream().device)].waiting, &kernel);
+}
+
+void Machine::startBlocks(Device& device) {
+  while (!device.waiting.empty()) {
+    Kernel& kernel = *device.waiting.front();
+    if (device.freeThreads < room(kernel)) return;
+    device.freeThreads -= room(kernel);
+    kernel.startBlock();
+    if (kernel.allBlocksStarted()) device.waiting.pop_front();
+  }
+}
+
+void Machine::freeBlock(Kernel& kernel) {
+  auto& device = devices_[static_cast<std::size_t>(kernel.stream().device)];
+  device.freeThreads += room(kernel);
+  startBlocks(device);
+}
+
+void Machine::advance(Stream& stream) {
+  auto& queue = stream.queue;
+  while (!queue.empty()) {
+    if (queue.front().kernel == nullptr) {
+      auto const copy = queue.front().copy;
+      std::memmove(copy.dst, copy.src, copy.bytes);
+      queue.pop_front();
+      completeOne(stream);
+      scheduler_.noteProgress();
+      continue;
+    }
+    auto const kernel = queue.front().kernel;
+    if (!kernel->started()) kernel->start(nullptr);
+    if (kernel->hasEnded()) {
+      if (!kernel->failure().empty()) {
+        {
+          std::unique_lock const lock(mutex_);
+          if (stream.failure.empty()) {
+            stream.failure = fmt::format("kernel \"{}\" failed on simulated device {}: {}", kernel->name(),
+                                         stream.device, kernel->failure());
+          }
+        }
+        // What was to follow would work on wrong data.
+        std::erase_if(queue, [&](Work const& work) {
+          bool const drop = work.kernel == nullptr || !work.kernel->started();
+          if (drop) completeOne(stream);
+          return drop;
+        });
+        for (auto const& work : queue) work.kernel->cancel();
+      }
+      queue.pop_front();
+      completeOne(stream);
+      scheduler_.noteProgress();
+      continue;
+    }
+    for (std::size_t i = 1; i < queue.size(); ++i) {
+      auto const& before = queue[i - 1].kernel;
+      auto const& next = queue[i].kernel;
+      if (next == nullptr || !next->shape().overlapPrevious || !before->allowsNext()) break;
+      if (!next->started()) next->start(before);
+    }
+    return;
+  }
+  ++completions_;
+}
+
+void Machine::discard(Stream& stream) {
+  std::erase_if(stream.queue, [&](Work const& work) {
+    bool const drop = work.kernel == nullptr || !work.kernel->started();
+    if (drop) completeOne(stream);
+    return drop;
+  });
+  for (auto const& work : stream.queue) work.kernel->cancel();
+  advance(stream);
+}
+
+void Machine::discardAll() {
+  for (auto const& stream : streams_) discard(*stream);
+}
+
+// ---- streams
+// ---------------------------------------------------------------------------------------------------------
+
+void Machine::requireOwner(char const* operation) const {
+  if (deterministic() && std::this_thread::get_id() != runThread_) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("{}: a deterministic run (sim::run) owns the simulated machine; other host threads of this "
+                            "process have to wait until it returns",
+                            operation));
+  }
+}
+
+Stream* Machine::createStream(int device) {
+  checkDevice(device, "createStream");
+  requireOwner("createStream");
+  auto stream = std::make_unique<Stream>();
+  stream->device = device;
+  std::unique_lock const lock(mutex_);
+  streams_.push_back(std::move(stream));
+  return streams_.back().get();
+}
+
+Stream& Machine::checkStream(void* stream, char const* operation) {
+  requireOwner(operation);
+  std::unique_lock const lock(mutex_);
+  auto const it = std::ranges::find_if(streams_, [&](auto const& s) { return s.get() == stream; });
+  if (it == streams_.end()) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("{}: {} is no stream of the simulated machine; make one with Runtime::createStream",
+                            operation, stream));
+  }
+  return **it;
+}
+
+void Machine::submit(Stream& stream, Work work) {
+  stream.submitted.fetch_add(1, std::memory_order_acq_rel);
+  pending_.fetch_add(1, std::memory_order_acq_rel);
+  if (deterministic()) {
+    auto* task = currentHostTask();
+    stream.queue.push_back(std::move(work));
+    if (task != nullptr && task->cancelled) return discard(stream);
+    advance(stream);
+    if (task != nullptr) scheduler_.yieldReady(*task);  // a launch takes no fixed time
+    return;
+  }
+  std::unique_lock const lock(mutex_);
+  inbox_.emplace_back(&stream, std::move(work));
+  mail_.store(true, std::memory_order_release);
+  startHelper();
+  changed_.notify_all();
+}
+
+void Machine::throwFailure(Stream& stream) {
+  std::unique_lock const lock(mutex_);
+  if (!stream.failure.empty()) throw Error(ErrorCode::deviceError, std::exchange(stream.failure, {}));
+}
+
+void Machine::synchronize(void* handle, std::chrono::nanoseconds limit) {
+  Stream& stream = checkStream(handle, "synchronize");
+  if (deterministic()) {
+    auto* task = currentHostTask();
+    if (task != nullptr) hostTaskWait(*task, "synchronize of a stream", [&] { return stream.idle(); });
+    return throwFailure(stream);
+  }
+  auto const now = std::chrono::steady_clock::now();
+  auto const deadline = limit > std::chrono::hours(24 * 365) ? now + std::chrono::hours(24 * 365) : now + limit;
+  std::unique_lock lock(mutex_);
+  if (!driveUntil(
+          lock, [&] { return stream.idle(); }, deadline)) {
+    std::string who;
+    whileQuiet(lock, [&] { who = waiters(); });
+    throw Error(
+        ErrorCode::timeout,
+        fmt::format("simulated device {}: the work of a stream has not ended within {:.3f} s; in this process:\n"
+                    "{}Check that every rank launches the same collectives with the same shapes",
+                    stream.device, std::chrono::duration<double>(limit).count(), who));
+  }
+  lock.unlock();
+  throwFailure(stream);
+}
+
+bool Machine::idle(void* handle) {
+  Stream& stream = checkStream(handle, "idle");
+  if (deterministic()) {
+    auto* task = currentHostTask();
+    if (task != nullptr && !stream.idle()) {
+      if (task->cancelled && std::uncaught_exceptions() == 0) throw Unwind{};
+      scheduler_.yieldPoll(*task, 0);
+    }
+    return stream.idle();
+  }
+  std::unique_lock lock(mutex_);
+  if (!stream.idle() && !driving_ && quietRequests_ == 0) driveBatch(lock);
+  return stream.idle();
+}
+
+void Machine::destroyStream(void* handle) noexcept {
+  using namespace std::chrono_literals;
+  std::unique_lock lock(mutex_);
+  auto const it = std::ranges::find_if(streams_, [&](auto const& s) { return s.get() == handle; });
+  if (it == streams_.end()) return;
+  Stream& stream = **it;
+  auto const isIdle = [&] { return stream.idle(); };
+  bool const wait = std::uncaught_exceptions() == 0;  // otherwise the work may never end: its caller has failed
+  if (deterministic()) {
+    lock.unlock();
+    if (auto* task = currentHostTask(); task != nullptr && !stream.idle()) {
+      if (wait) {
+        try {
+          hostTaskWait(*task, "end of a stream that is destroyed", isIdle);
+        } catch (Unwind const&) {  // the next wait of the task throws it again
+        }
+      }
+      if (!stream.idle()) discard(stream);
+      while (!stream.idle()) scheduler_.yieldPoll(*task, 0);
+    }
+    lock.lock();
+  } else if (!stream.idle()) {
+    if (wait) driveUntil(lock, isIdle, std::chrono::steady_clock::now() + 5s);
+    if (!stream.idle()) {
+      whileQuiet(lock, [&] {
+        drainInbox();
+        discard(stream);
+      });
+      if (!driveUntil(lock, isIdle, std::chrono::steady_clock::now() + 60s)) return;  // kept, rather than used freed
+    }
+  }
+  if (!deterministic()) awaitQuiet(lock);  // the driver may still be looking at the stream that it has just completed
+  std::erase_if(streams_, [&](auto const& s) { return s.get() == handle; });
+}
+
+// ---- deterministic runs
+// ----------------------------------------------------------------------------------------------
+
+void Machine::beginRun(int ranks, std::uint64_t seed, double preemption) {
+  std::unique_lock lock(mutex_);
+  applyOptions();
+  if (!deterministic()) awaitQuiet(lock);  // a driver may still be leaving
+  bool const busy = !inbox_.empty() || std::ranges::any_of(streams_, [](auto const& s) { return !s->idle(); });
+  if (deterministic() || busy) {
+    throw Error(ErrorCode::invalidUsage, deterministic() ? "sim::run: another run of this process is in progress"
+                                                         : "sim::run: streams of this process still have work; "
+                                                           "synchronize them first");
+  }
+  if (ranks < 1 || ranks > maxDevices) {
+    throw Error(ErrorCode::invalidUsage, fmt::format("sim::run: {} ranks, the range is 1 to {}", ranks, maxDevices));
+  }
+  while (devices_.size() < static_cast<std::size_t>(ranks)) {
+    Device device;
+    device.freeThreads = static_cast<unsigned>(options_.multiprocessors) * threadsPerMultiprocessor;
+    devices_.push_back(std::move(device));
+  }
+  scheduler_.restart(seed, preemption);
+  runThread_ = std::this_thread::get_id();
+  hostTasksEnded_ = 0;
+  deterministic_.store(true, std::memory_order_release);
+}
+
+void Machine::endRun() noexcept {
+  std::unique_lock const lock(mutex_);
+  hostTasks_.clear();
+  scheduler_.restart(options_.seed, options_.preemption);
+  deterministic_.store(false, std::memory_order_release);
+}
+
+}  // namespace mscclpp::sim

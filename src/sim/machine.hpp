@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The simulated machine of this process: devices, streams, and who drives the scheduler.
+//
+// Either a deterministic run owns the machine (run.cpp), or host threads take turns: whoever waits for a stream drives
+// the scheduler until its own work is done, the others sleep and one of them takes over; while there is work that no
+// one waits for, a thread of the machine's own drives (driver.cpp). Stream queues, kernels and the scheduler belong to
+// the thread that drives; everything else submits through an inbox.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "heap.hpp"
+#include "kernel.hpp"
+#include "mscclpp/sim/runtime.hpp"
+#include "scheduler.hpp"
+#include "stack_pool.hpp"
+
+namespace mscclpp::sim {
+
+struct CopyWork {
+  void* dst;
+  void const* src;
+  std::size_t bytes;
+};
+
+struct Work {
+  std::shared_ptr<Kernel> kernel;  // or, when null, a copy
+  CopyWork copy{};
+};
+
+struct Stream {
+  int device = 0;
+  std::deque<Work> queue;  // the driver's
+  std::atomic<std::uint64_t> submitted{0};
+  std::atomic<std::uint64_t> completed{0};
+  std::string failure;  // guarded by the machine's mutex
+  bool idle() const { return completed.load(std::memory_order_acquire) == submitted.load(std::memory_order_acquire); }
+};
+
+class HostTask;
+
+class Machine {
+ public:
+  static Machine& instance();
+
+  // ---- options and devices
+  void install(MachineOptions const& options);
+  MachineOptions options();
+  int deviceCount();
+  void checkDevice(int device, char const* operation);
+  Heap& heap() { return heap_; }
+  // Whether `device` may use these bytes; the driver's.
+  bool reachable(int device, std::uintptr_t address, std::size_t bytes);
+  bool checksAddresses() const { return checkAddresses_; }
+  bool linesArriveWhole() const { return linesArriveWhole_; }
+
+  // ---- streams
+  Stream* createStream(int device);
+  void destroyStream(void* stream) noexcept;
+  Stream& checkStream(void* stream, char const* operation);
+  void submit(Stream& stream, Work work);
+  void synchronize(void* stream, std::chrono::nanoseconds limit);
+  bool idle(void* stream);
+
+  // ---- the driver's
+  Scheduler& scheduler() { return scheduler_; }
+  void advance(Stream& stream);  // starts what may start, drops what has ended
+  void queueBlocks(Kernel& kernel);
+  void dropBlocks(Kernel& kernel);
+  void freeBlock(Kernel& kernel);
+  void discard(Stream& stream);  // ends what runs, drops the rest
+  // Who waits for what, one line each; the ranks' host code too in a deterministic run.
+  std::string waiters();
+  std::string takeFailures();  // of kernels that nobody has been told of
+
+  // ---- deterministic runs
+  bool deterministic() const { return deterministic_.load(std::memory_order_acquire); }
+  void beginRun(int ranks, std::uint64_t seed, double preemption);
+  void endRun() noexcept;
+  std::vector<std::unique_ptr<HostTask>>& hostTasks() { return hostTasks_; }
+  StackPool& threadStacks() { return *stacks_; }
+  void discardAll();
+  void noteHostTaskEnded() { ++hostTasksEnded_; }
+  std::size_t hostTasksEnded() const { return hostTasksEnded_; }
+
+ private:
+  struct Device {
+    unsigned freeThreads = 0;
+    std::deque<Kernel*> waiting;              // kernels with blocks that have not begun
+    std::array<Heap::Window, 256> windows{};  // where the last accesses went, by address
+    std::uint64_t heapGeneration = 0;
+  };
+
+  void applyOptions();  // under the mutex
+  void requireOwner(char const* operation) const;
+  void startBlocks(Device& device);
+  void completeOne(Stream& stream) {
+    stream.completed.fetch_add(1, std::memory_order_release);
+    pending_.fetch_sub(1, std::memory_order_release);
+  }
+  void drainInbox();
+  // Drives until `done`; false when the deadline passes first. The lock is held on entry and return, not meanwhile.
+  bool driveUntil(std::unique_lock<std::mutex>& lock, std::function<bool()> const& done,
+                  std::chrono::steady_clock::time_point deadline);
+  bool driveBatch(std::unique_lock<std::mutex>& lock);  // false when nobody could go on
+  void awaitQuiet(std::unique_lock<std::mutex>& lock);  // nobody drives until the lock is given up
+  // Runs `act` while nobody drives, without the lock.
+  void whileQuiet(std::unique_lock<std::mutex>& lock, std::function<void()> const& act);
+  void throwFailure(Stream& stream);
+  void startHelper();  // under the lock
+  void helperMain();
+  void stopHelper();
+  void beforeFork();
+  void afterFork(bool inChild);
+
+  MachineOptions options_;
+  bool applied_ = false;
+  bool checkAddresses_ = true;
+  bool linesArriveWhole_ = true;
+  std::vector<Device> devices_;
+  Heap heap_;
+  std::unique_ptr<StackPool> stacks_;
+  Scheduler scheduler_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool driving_ = false;
+  unsigned quietRequests_ = 0;  // threads that need the machine to stand still
+  unsigned waiters_ = 0;        // threads in driveUntil
+  bool helperRuns_ = false;
+  bool helperStops_ = false;
+  std::atomic<std::int64_t> pending_{0};  // work submitted and not completed, of all streams
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<std::pair<Stream*, Work>> inbox_;
+  std::atomic<bool> mail_{false};
+  std::atomic<bool> deterministic_{false};
+  std::thread::id runThread_;
+  std::vector<std::unique_ptr<HostTask>> hostTasks_;
+  std::size_t hostTasksEnded_ = 0;
+  std::uint64_t completions_ = 0;  // streams that became idle; the driver's
+};
+
+// ---- host code of one rank in a deterministic run -------------------------------------------------------------------
+
+class HostTask final : public Task {
+ public:
+  HostTask(int rank, StackPool& stacks, std::function<void()> main)
+      : Task(false), rank_(rank), stacks_(stacks), main_(std::move(main)) {}
+  int rank() const { return rank_; }
+  std::exception_ptr const& failure() const { return failure_; }
+  void ended() override;
+  void failedToStart(char const* why) override;
+
+ private:
+  void body() noexcept override;
+  StackPool& stacks() override { return stacks_; }
+  int rank_;
+  StackPool& stacks_;
+  std::function<void()> main_;
+  std::exception_ptr failure_;
+};
+
+// The rank that is running; null elsewhere.
+HostTask* currentHostTask() noexcept;
+// Lets the other tasks run until `ready`; throws Unwind when the run ends first, or returns false where it must not
+// throw because an exception is already on its way.
+bool hostTaskWait(HostTask& task, char const* what, std::function<bool()> const& ready);
+
+// The GPU thread that is running; throws invalidUsage elsewhere, naming the operation.
+GpuThread& currentGpuThread(char const* operation);
+
+}  // namespace mscclpp::sim

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/runtime.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include "machine.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/sim/launch.hpp"
+
+namespace mscclpp::sim {
+namespace {
+
+// The calling rank may be interrupted here, as host code may anywhere.
+void hostStep() {
+  if (auto* task = currentHostTask(); task != nullptr && !task->cancelled) {
+    Machine::instance().scheduler().yieldReady(*task);
+  }
+}
+
+class SimRuntime final : public Runtime {
+ public:
+  DeviceKind kind() const override { return DeviceKind::sim; }
+  int deviceCount() const override { return machine().deviceCount(); }
+
+  DeviceProperties properties(int device) const override {
+    machine().checkDevice(device, "properties");
+    auto const options = machine().options();
+    DeviceProperties properties;
+    properties.name = "simulated GPU";
+    properties.multiprocessors = options.multiprocessors;
+    properties.computeMajor = 9;
+    properties.memoryBytes = options.memoryBytes;
+    return properties;
+  }
+
+  void* allocate(int device, std::size_t bytes, MemoryKind) override {
+    machine().checkDevice(device, "allocate");
+    return machine().heap().allocate(device, bytes, machine().options().memoryBytes);
+  }
+  void release(void* base) noexcept override { machine().heap().release(base); }
+  void* allocateHost(std::size_t bytes) override {
+    return machine().heap().allocate(hostMemory, bytes, machine().options().memoryBytes);
+  }
+  void releaseHost(void* base) noexcept override { machine().heap().release(base); }
+  Allocation allocationOf(void const* pointer) const override { return machine().heap().allocationOf(pointer); }
+
+  std::optional<IpcHandle> exportIpc(Allocation const&) override { return std::nullopt; }
+  std::optional<int> exportDescriptor(Allocation const& allocation) override {
+    return machine().heap().duplicateDescriptor(allocation.base);
+  }
+  void* importIpc(int device, IpcHandle const&) override {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("importIpc on simulated device {}: simulated memory is shared by descriptor only", device));
+  }
+  void* importDescriptor(int device, int descriptor, std::size_t bytes) override {
+    machine().checkDevice(device, "importDescriptor");
+    return machine().heap().import(device, descriptor, bytes);
+  }
+  void releaseImport(void* base) noexcept override { machine().heap().releaseImport(base); }
+  void enablePeer(int device, Allocation const& allocation) override {
+    machine().checkDevice(device, "enablePeer");
+    machine().heap().enablePeer(device, allocation);
+  }
+  bool linesArriveWhole(int device, int peer) const override {
+    machine().checkDevice(device, "linesArriveWhole");
+    machine().checkDevice(peer, "linesArriveWhole");
+    return machine().linesArriveWhole();
+  }
+
+  void copy(void* dst, void const* src, std::size_t bytes) override {
+    checkCopy(dst, src, bytes, "copy");
+    hostStep();
+    if (bytes != 0) std::memmove(dst, src, bytes);
+    hostStep();
+  }
+  void copyAsync(void* dst, void const* src, std::size_t bytes, void* stream) override {
+    checkCopy(dst, src, bytes, "copyAsync");
+    auto& where = machine().checkStream(stream, "copyAsync");
+    if (bytes != 0) machine().submit(where, {nullptr, {dst, src, bytes}});
+  }
+  void fill(void* dst, int value, std::size_t bytes) override {
+    checkCopy(dst, dst, bytes, "fill");
+    hostStep();
+    if (bytes != 0) std::memset(dst, value, bytes);
+    hostStep();
+  }
+
+  void* createStream(int device) override { return machine().createStream(device); }
+  void destroyStream(void* stream) noexcept override { machine().destroyStream(stream); }
+  void synchronize(void* stream, std::chrono::nanoseconds limit) override { machine().synchronize(stream, limit); }
+  bool idle(void* stream) override { return machine().idle(stream); }
+
+ private:
+  static Machine& machine() { return Machine::instance(); }
+
+  static void checkCopy(void* dst, void const* src, std::size_t bytes, char const* operation) {
+    if (bytes == 0) return;
+    if (dst == nullptr || src == nullptr) {
+      throw Error(ErrorCode::invalidUsage,
+                  fmt::format("{} of {} bytes {} a null pointer", operation, bytes, dst == nullptr ? "to" : "from"));
+    }
+    machine().heap().checkRange(dst, bytes, operation);
+    machine().heap().checkRange(src, bytes, operation);
+  }
+};
+
+}  // namespace
+
+bool ensureInstalled() {
+  static bool const once = [] {
+    registerRuntime(std::make_unique<SimRuntime>());
+    return true;
+  }();
+  return once;
+}
+
+void install(MachineOptions const& options) {
+  ensureInstalled();
+  Machine::instance().install(options);
+}
+
+std::string kernelName(std::type_info const& type) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> const name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
+                                                    std::free);
+  return name == nullptr ? type.name() : name.get();
+}
+
+void enqueueKernel(void* stream, LaunchShape const& shape, std::string name, std::function<void()> perThread) {
+  auto refuse = [&](std::string const& why) {
+    throw Error(ErrorCode::invalidUsage, fmt::format("launch of kernel \"{}\": {}", name, why));
+  };
+  auto& machine = Machine::instance();
+  if (shape.blocks == 0) refuse("0 blocks; LaunchShape::blocks must be at least 1");
+  if (shape.threads == 0 || shape.threads > maxBlockThreads) {
+    refuse(fmt::format("{} threads in a block; LaunchShape::threads must be 1 to {}", shape.threads, maxBlockThreads));
+  }
+  if (shape.dynamicShared > maxBlockShared) {
+    refuse(fmt::format("{} bytes of dynamic shared memory; a block has {}", shape.dynamicShared, maxBlockShared));
+  }
+  if (!perThread) refuse("no function to run");
+  if (insideKernel()) refuse("called inside of a kernel; kernels are launched by host code");
+  auto& where = machine.checkStream(stream, "launch");
+  machine.submit(where, {std::make_shared<Kernel>(machine, where, shape, std::move(name), std::move(perThread)), {}});
+}
+
+}  // namespace mscclpp::sim

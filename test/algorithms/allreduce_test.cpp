@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Every all-reduce composition, over counts, alignments, rank counts, schedules and launch shapes.
+#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+
+#include <vector>
+
+#include "support/allreduce.hpp"
+
+using namespace mscclpp_test;
+
+namespace {
+
+std::vector<std::size_t> const raggedCounts{1, 0, 7, 8, 60, 61, 479, 1000, 2049};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("every algorithm reduces ragged counts", A, everyAlgorithm) {
+  constexpr auto algorithm = A::value;
+  checkAlgorithm<algorithm, BFloat16>({.counts = raggedCounts});
+  checkAlgorithm<algorithm, float, Sum, 4>({.counts = raggedCounts, .overlap = true, .seed = 2});
+  checkAlgorithm<algorithm, float, Sum, 4>({.counts = {333}, .inPlace = true, .seed = 3});
+  // Misaligned by one element, and a workspace so small that it takes many rounds.
+  checkAlgorithm<algorithm, BFloat16>({.counts = {1, 999}, .offset = 1, .seed = 4});
+  checkAlgorithm<algorithm, BFloat16>({.counts = {3000, 50, 3000}, .blocks = 2, .threads = 32, .regionBytes = 4096});
+}
+template <AllReduceAlgorithm A>
+using Algorithm = std::integral_constant<AllReduceAlgorithm, A>;
+TEST_CASE_TEMPLATE_INVOKE(everyAlgorithm, Algorithm<AllReduceAlgorithm::oneShotLL8>,
+                          Algorithm<AllReduceAlgorithm::oneShotLL16>, Algorithm<AllReduceAlgorithm::oneShotLL128>,
+                          Algorithm<AllReduceAlgorithm::oneShotMemory>, Algorithm<AllReduceAlgorithm::twoShotLL8>,
+                          Algorithm<AllReduceAlgorithm::twoShotLL16>, Algorithm<AllReduceAlgorithm::twoShotLL128>,
+                          Algorithm<AllReduceAlgorithm::twoShotMemory>,
+                          Algorithm<AllReduceAlgorithm::twoShotMemoryWide>);
+
+TEST_CASE("one rank to many ranks") {
+  for (int ranks : {1, 2, 3, 5, 8}) {
+    CAPTURE(ranks);
+    checkAlgorithm<AllReduceAlgorithm::oneShotLL8, float>({.ranks = ranks, .counts = {257}});
+    checkAlgorithm<AllReduceAlgorithm::twoShotLL16, float>({.ranks = ranks, .counts = {257}});
+    checkAlgorithm<AllReduceAlgorithm::twoShotLL128, float>({.ranks = ranks, .counts = {257}});
+    checkAlgorithm<AllReduceAlgorithm::twoShotMemory, float>({.ranks = ranks, .counts = {257}});
+  }
+  checkAlgorithm<AllReduceAlgorithm::twoShotLL128, float, Sum, 8>({.ranks = 8, .counts = {5000}});
+}
+
+#if !defined(__CUDACC__)
+TEST_CASE("72 ranks") {
+  checkAlgorithm<AllReduceAlgorithm::oneShotLL16, float>({.ranks = 72, .counts = {100}, .blocks = 1, .threads = 32});
+  checkAlgorithm<AllReduceAlgorithm::twoShotLL128, float>({.ranks = 72, .counts = {9999}, .blocks = 1});
+}
+
+TEST_CASE("any schedule gives the same result") {
+  for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+    CAPTURE(seed);
+    checkAlgorithm<AllReduceAlgorithm::oneShotLL128, float>({.counts = {130, 5, 260}, .threads = 32, .seed = seed});
+    checkAlgorithm<AllReduceAlgorithm::twoShotMemory, float>({.counts = {130, 5, 260}, .threads = 32, .seed = seed});
+  }
+}
+#endif

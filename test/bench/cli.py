@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Runs mscclpp-bench on simulated GPUs and judges its exit status, its table, its files and its messages.
+#
+#   cli.py --bench=PROGRAM [CLASS...]
+"""Tests of the benchmark's command line."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BENCH = [argument.split("=", 1)[1] for argument in sys.argv if argument.startswith("--bench=")][0]
+LIMIT = 100   # seconds that one run may take
+
+
+def run(*arguments, environment=None):
+    """Returns (exit status, stdout, stderr)."""
+    variables = {name: value for name, value in os.environ.items()
+                 if not re.match(r"^(OMPI_|PMIX_|PMI_|SLURM_|TORCHELASTIC_|MSCCLPP_|BENCHMARK_)", name)
+                 and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    variables.update(environment or {})
+    result = subprocess.run([BENCH, *arguments], env=variables, capture_output=True, text=True, timeout=LIMIT, check=False)
+    return result.returncode, result.stdout, result.stderr
+
+
+def small(*arguments, **keywords):
+    return run("--device=sim", "--max-bytes=1K", "--replays=2", *arguments, **keywords)
+
+
+def rows(table):
+    """The table's lines as lists of cells, without the heading."""
+    lines = [line.split() for line in table.splitlines()]
+    first = next(i for i, cells in enumerate(lines) if cells[:2] == ["size", "type"])
+    return lines[first + 1:]
+
+
+def algorithms():
+    """All names, as the program itself lists them."""
+    return run("--algorithm=?")[2].split("a list of ")[1].strip().split(", ")
+
+
+class BadArguments(unittest.TestCase):
+    """Exit status 2, nothing on stdout, and one line that says what is allowed."""
+
+    def refused(self, arguments, *fragments):
+        status, out, err = run("--device=sim", *arguments)
+        self.assertEqual(status, 2, err)
+        self.assertEqual(out, "")
+        self.assertEqual(err.count("\n"), 1, err)
+        for fragment in fragments:
+            self.assertIn(fragment, err)
+
+    def test_unknown_names(self):
+        self.refused(["--collective=gather"], "--collective=gather", "allreduce")
+        self.refused(["--dtype=float17"], "--dtype=float17", "bfloat16", "float8_e5m2", "uint64")
+        self.refused(["--op=sum,median"], "--op=median", "sum, prod, min, max, avg")
+        self.refused(["--algorithm=ring"], "--algorithm=ring", "auto, all", "twoshot_memory")
+        self.refused(["--peers=rccl"], "--peers=rccl", "nccl")
+        self.refused(["--speed=high"], "--speed=high")
+        self.refused(["stray"], "stray")
+
+    def test_numbers(self):
+        self.refused(["--ranks=0"], "--ranks=0", "1 to 72")
+        self.refused(["--ranks=four"], "--ranks=four", "1 to 72")
+        self.refused(["--min-bytes=1T"], "--min-bytes=1T", "K, M or G")
+        self.refused(["--min-bytes=-1"], "--min-bytes=-1")
+        self.refused(["--min-bytes=4K", "--max-bytes=1K"], "--min-bytes=4K", "--max-bytes=1K")
+        self.refused(["--factor=1"], "--factor=1")
+        self.refused(["--threads=1024"], "--threads=1024", "512")
+        self.refused(["--check=perhaps"], "--check=perhaps", "on, off")
+
+    def test_combinations(self):
+        self.refused(["--dtype=int8", "--op=prod"], "--op=prod", "int8", "float32, bfloat16 and int32")
+        self.refused(["--dtype=float64", "--algorithm=oneshot_ll8"], "oneshot_ll8", "float64")
+        self.refused(["--algorithm=oneshot_ll128", "--threads=16"], "--threads=16", "32")
+        self.refused(["--min-bytes=2", "--dtype=float32"], "--min-bytes=2", "4 bytes")
+        self.refused(["--peers=nccl"], "--peers=nccl")
+
+    def test_output(self):
+        self.refused(["--output=results.csv"], "results.csv", ".json or .md")
+        self.refused(["--output=/nonexistent-folder/a.json"], "/nonexistent-folder/a.json")
+
+    def test_flags_of_google_benchmark(self):
+        self.refused(["--benchmark_colour=red"], "--benchmark_colour=red")
+        status, out, err = small("--benchmark_filter=nothing_has_this_name")
+        self.assertEqual(status, 2)
+        self.assertIn("matches no case", err)
+
+    def test_too_large_for_the_device(self):
+        status, _, err = run("--device=sim", "--min-bytes=64G", "--max-bytes=64G")
+        self.assertEqual(status, 2)
+        self.assertIn("--max-bytes=64G", err)
+
+
+class Results(unittest.TestCase):
+    """Tables and files of runs that succeed."""
+
+    def test_default_run(self):
+        status, out, err = small()
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("seed: ", out)
+        self.assertIn("nothing about a GPU", out)
+        (cells,) = rows(out)
+        self.assertEqual(cells[:3], ["1K", "bfloat16", "sum"])
+        self.assertEqual(cells[-1], "0")
+        self.assertGreater(float(cells[-5]), 0)
+
+    def test_seed_changes_with_the_run_and_can_be_given(self):
+        seeds = [re.search(r"seed: (\d+)", small("--check=off")[1]).group(1) for _ in range(2)]
+        self.assertNotEqual(*seeds)
+        self.assertIn("seed: 7\n", small("--seed=7")[1])
+
+    def test_every_algorithm(self):
+        status, out, _ = run("--device=sim", "--ranks=3", "--algorithm=all", "--dtype=float32,uint64", "--replays=1",
+                             "--min-bytes=1000", "--max-bytes=1000")
+        self.assertEqual(status, 0)
+        table = rows(out)
+        ran = {kind: [row[3] for row in table if row[1] == kind] for kind in ("float32", "uint64")}
+        self.assertEqual(ran["float32"], algorithms())
+        # Packets of 4 bytes cannot carry elements of 8.
+        self.assertEqual(ran["uint64"], [name for name in algorithms() if not name.endswith("_ll8")])
+        self.assertEqual({row[-1] for row in table}, {"0"})
+
+    def test_types_and_operations(self):
+        status, out, _ = small("--ranks=2", "--algorithm=twoshot_ll16", "--op=sum,prod,min,max,avg",
+                               "--dtype=float32,bfloat16,int32")
+        self.assertEqual(status, 0)
+        self.assertEqual(len(rows(out)), 15)
+        self.assertEqual({row[-1] for row in rows(out)}, {"0"})
+        status, out, _ = small("--ranks=2", "--algorithm=oneshot_ll16",
+                               "--dtype=float64,float16,float8_e4m3,float8_e5m2,int8,uint8,uint32,int64,uint64")
+        self.assertEqual(status, 0)
+        self.assertEqual({row[-1] for row in rows(out)}, {"0"})
+
+    def test_in_place_and_shape(self):
+        status, out, _ = small("--ranks=2", "--in-place", "--blocks=3", "--threads=96", "--overlap=off",
+                               "--algorithm=twoshot_memory")
+        self.assertEqual(status, 0)
+        self.assertIn("in place", out)
+        (cells,) = rows(out)
+        self.assertEqual(cells[4:7], ["3", "x", "96"])
+        self.assertEqual(cells[-1], "0")
+
+    def test_unchecked_run_claims_nothing(self):
+        (cells,) = rows(small("--check=off")[1])
+        self.assertEqual(cells[-1], "-")
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            own, theirs, text = (os.path.join(folder, name) for name in ("own.json", "theirs.json", "own.md"))
+            status, _, _ = run("--device=sim", "--ranks=2", "--max-bytes=4K", "--replays=2", f"--output={own}",
+                               f"--benchmark_out={theirs}")
+            self.assertEqual(status, 0)
+            with open(own, encoding="utf-8") as file:
+                document = json.load(file)
+            self.assertEqual([row["bytes"] for row in document["rows"]], [1024, 4096])
+            self.assertEqual([row["wrong"] for row in document["rows"]], [0, 0])
+            for row in document["rows"]:
+                self.assertEqual(row["name"], f"allreduce/{row['algorithm']}/bfloat16/sum/{row['bytes']}")
+                # 2 ranks: 2 (n - 1) / n is 1.
+                self.assertAlmostEqual(row["busbw_gbps"], row["algbw_gbps"])
+                self.assertAlmostEqual(row["algbw_gbps"], row["bytes"] / row["time_us"] * 1e-3)
+                self.assertLessEqual(row["time_us"], row["p99_us"])
+            with open(theirs, encoding="utf-8") as file:
+                document = json.load(file)
+            self.assertIn("seed", document["context"])
+            self.assertEqual([entry["iterations"] for entry in document["benchmarks"]], [2, 2])
+            self.assertEqual([entry["wrong"] for entry in document["benchmarks"]], [0, 0])
+            status, _, _ = small(f"--output={text}")
+            self.assertEqual(status, 0)
+            with open(text, encoding="utf-8") as file:
+                lines = [line for line in file.read().splitlines() if line.startswith("|")]
+            self.assertIn("| 1K | bfloat16 | sum |", lines[-1])
+            self.assertEqual(len({line.count("|") for line in lines[-3:]}), 1)
+
+    def test_filter_and_list(self):
+        status, out, _ = small("--ranks=2", "--algorithm=all", "--benchmark_filter=/oneshot_ll(8|16)/")
+        self.assertEqual(status, 0)
+        self.assertEqual([row[3] for row in rows(out)], ["oneshot_ll8", "oneshot_ll16"])
+        status, out, _ = small("--ranks=2", "--algorithm=all", "--benchmark_list_tests")
+        self.assertEqual(status, 0)
+        self.assertEqual(re.findall(r"^allreduce/(\w+)/", out, re.MULTILINE), algorithms())
+
+    def test_help(self):
+        status, out, _ = run("--help")
+        self.assertEqual(status, 0)
+        for flag in ("--device", "--algorithm", "--min-bytes", "--peers", "--benchmark_filter"):
+            self.assertIn(flag, out)
+
+    def test_many_ranks(self):
+        status, out, _ = small("--ranks=12", "--check=on", "--algorithm=oneshot_ll16")
+        self.assertEqual(status, 0)
+        self.assertIn("12 ranks", out)
+
+
+class Failures(unittest.TestCase):
+    """Runs that must not succeed, and must end."""
+
+    def test_kernel_that_gives_up(self):
+        # No wait can end within a nanosecond, so every rank's kernel reports one.
+        status, out, err = small("--algorithm=oneshot_ll16,twoshot_ll16", environment={"MSCCLPP_KERNEL_TIMEOUT": "1e-9"})
+        self.assertEqual(status, 1, err)
+        self.assertIn("allreduce/oneshot_ll16/bfloat16/sum/1024: ", err)
+        self.assertIn("waited", err)
+        self.assertEqual([row[-1] for row in rows(out)], ["failed", "failed"])
+
+    def test_rank_of_a_job_whose_peers_never_come(self):
+        status, _, err = small(environment={"MSCCLPP_RANK": "1", "MSCCLPP_WORLD_SIZE": "2",
+                                            "MSCCLPP_COMM_ID": "no such address"})
+        self.assertNotEqual(status, 0)
+        self.assertIn("no such address", err)
+
+    def test_ranks_contradict_the_launcher(self):
+        status, _, err = small("--ranks=3", environment={"MSCCLPP_RANK": "0", "MSCCLPP_WORLD_SIZE": "2",
+                                                         "MSCCLPP_COMM_ID": "127.0.0.1:0"})
+        self.assertEqual(status, 2, err)
+        self.assertIn("--ranks=3", err)
+        self.assertIn("2 ranks", err)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "--verbose", *[argument for argument in sys.argv[1:] if argument[0] != "-"]])

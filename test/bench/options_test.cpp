@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "options.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace mscclpp;
+using namespace mscclpp::bench;
+
+namespace {
+
+Options parse(std::vector<std::string> const& arguments) { return parseCommandLine(arguments).options; }
+
+std::string complaint(std::vector<std::string> const& arguments) {
+  try {
+    parseCommandLine(arguments);
+  } catch (UsageError const& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("without flags everything is a default") {
+  auto const options = parse({});
+  CHECK(!options.device);
+  CHECK(!options.ranks);
+  CHECK(options.algorithmChoice == AlgorithmChoice::automatic);
+  CHECK(options.types == std::vector{ElementType::bfloat16});
+  CHECK(options.operations == std::vector{Operation::sum});
+  CHECK(options.minBytes == 1024);
+  CHECK(!options.maxBytes);
+  CHECK(options.check);
+  CHECK(!options.overlap);
+  CHECK(!options.seed);
+}
+
+TEST_CASE("flags are read in both notations and in any order") {
+  auto const options = parse({"--in-place",
+                              "--ranks",
+                              "8",
+                              "--device=sim",
+                              "--algorithm=twoshot_ll16,oneshot_memory",
+                              "--op=max,avg",
+                              "--dtype=float8_e4m3,uint64",
+                              "--max-bytes=2M",
+                              "--min-bytes=512",
+                              "--factor=2",
+                              "--check=off",
+                              "--replays=7",
+                              "--ops-per-graph=9",
+                              "--blocks=11",
+                              "--threads=64",
+                              "--overlap=on",
+                              "--seed=5",
+                              "--output=a.md",
+                              "--peers=nccl",
+                              "--collective=allreduce"});
+  CHECK(options.device == DeviceKind::sim);
+  CHECK(options.ranks == 8);
+  CHECK(options.algorithmChoice == AlgorithmChoice::named);
+  CHECK(options.algorithms == std::vector{AllReduceAlgorithm::twoShotLL16, AllReduceAlgorithm::oneShotMemory});
+  CHECK(options.operations == std::vector{Operation::max, Operation::avg});
+  CHECK(options.types == std::vector{ElementType::float8E4M3, ElementType::uint64});
+  CHECK(options.minBytes == 512);
+  CHECK(options.maxBytes == 2u << 20);
+  CHECK(options.factor == 2);
+  CHECK(options.inPlace);
+  CHECK(!options.check);
+  CHECK(options.replays == 7);
+  CHECK(options.operationsPerGraph == 9);
+  CHECK(options.blocks == 11u);
+  CHECK(options.threads == 64u);
+  CHECK(options.overlap == true);
+  CHECK(options.seed == 5u);
+  CHECK(options.output == "a.md");
+  CHECK(options.nccl);
+}
+
+TEST_CASE("flags of Google Benchmark are set aside") {
+  auto const line = parseCommandLine({"--benchmark_filter=ll8", "--ranks=2", "--benchmark_out=x.json"});
+  CHECK(line.benchmarkArguments == std::vector<std::string>{"--benchmark_filter=ll8", "--benchmark_out=x.json"});
+  CHECK(line.options.ranks == 2);
+}
+
+TEST_CASE("sizes have units and print as they are written") {
+  CHECK(parseBytes("--x", "1") == 1);
+  CHECK(parseBytes("--x", "64K") == 65536);
+  CHECK(parseBytes("--x", "3m") == 3u << 20);
+  CHECK(parseBytes("--x", "1G") == 1u << 30);
+  for (auto bad : {"", "0", "K", "1KB", "-1", "1.5K", "1025G", "99999999999999999999"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_AS(parseBytes("--x", bad), UsageError);
+  }
+  CHECK(formatBytes(1024) == "1K");
+  CHECK(formatBytes(3u << 20) == "3M");
+  CHECK(formatBytes(1000) == "1000");
+  CHECK(formatBytes(std::uint64_t{1} << 30) == "1G");
+}
+
+TEST_CASE("what cannot be used is named together with what can") {
+  CHECK(complaint({"--dtype=float31"}).find("--dtype=float31: allowed is float32, float64") == 0);
+  CHECK(complaint({"--algorithm=all,auto"}).find("--algorithm=all") == 0);
+  CHECK(complaint({"--op="}).find("--op") == 0);
+  CHECK(complaint({"--overlap=yes"}) == "--overlap=yes: allowed is on, off");
+  CHECK(complaint({"--ranks=73"}) == "--ranks=73: allowed is a whole number from 1 to 72");
+  CHECK(complaint({"--min-bytes=8K", "--max-bytes=4K"}) == "--min-bytes=8K is more than --max-bytes=4K");
+  CHECK(complaint({"--nonsense"}).find("--nonsense") != std::string::npos);
+}
+
+TEST_CASE("every type and operation has a name of its own that finds it") {
+  for (auto type : elementTypes) CHECK(elementTypeByName(name(type)) == type);
+  for (auto operation : operations) CHECK(operationByName(name(operation)) == operation);
+  CHECK(!elementTypeByName("float"));
+  CHECK(!operationByName(""));
+  CHECK(elementTypeOf<Float8E5M2>() == ElementType::float8E5M2);
+  CHECK(operationOf<Avg>() == Operation::avg);
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/env.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "host/ranks.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+VariableLookup lookupIn(std::map<std::string, std::string> variables) {
+  return [variables](std::string const& name) -> std::optional<std::string> {
+    auto const found = variables.find(name);
+    if (found == variables.end()) return {};
+    return found->second;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("nothing set gives the defaults of the table") {
+  Environment const env = readEnvironment(lookupIn({}));
+  CHECK(env.logLevel == LogLevel::warn);
+  CHECK(env.logFile.empty());
+  CHECK(env.timeout == 30s);
+  CHECK(env.kernelTimeout == 10s);
+  CHECK(env.multicast);
+  CHECK_FALSE(env.masterPort.has_value());
+  for (auto const& setting : settings) {
+    if (setting.name == "MSCCLPP_MASTER_PORT") CHECK(setting.defaultValue == std::to_string(defaultMasterPort));
+  }
+}
+
+TEST_CASE("values are read, and an empty value counts as not set") {
+  Environment const env = readEnvironment(lookupIn({{"MSCCLPP_LOG_LEVEL", "Debug"},
+                                                    {"MSCCLPP_LOG_FILE", "out.%p"},
+                                                    {"MSCCLPP_TIMEOUT", "0.25"},
+                                                    {"MSCCLPP_KERNEL_TIMEOUT", "0"},
+                                                    {"MSCCLPP_COMM_ID", "10.0.0.1:99"},
+                                                    {"MSCCLPP_SOCKET_IFNAME", ""},
+                                                    {"MSCCLPP_MASTER_ADDR", "node"},
+                                                    {"MSCCLPP_MASTER_PORT", "4000"}}));
+  CHECK(env.logLevel == LogLevel::debug);
+  CHECK(env.logFile == "out.%p");
+  CHECK(env.timeout == 250ms);
+  CHECK(env.kernelTimeout == 0s);
+  CHECK(env.commId == "10.0.0.1:99");
+  CHECK(env.socketInterface.empty());
+  CHECK(env.masterAddress == "node");
+  CHECK(env.masterPort == 4000);
+}
+
+TEST_CASE("either switch turns multicast off") {
+  CHECK_FALSE(readEnvironment(lookupIn({{"NCCL_NVLS_ENABLE", "0"}})).multicast);
+  CHECK_FALSE(readEnvironment(lookupIn({{"MSCCLPP_NVLS", "0"}})).multicast);
+  CHECK(readEnvironment(lookupIn({{"NCCL_NVLS_ENABLE", "2"}, {"MSCCLPP_NVLS", "1"}})).multicast);
+}
+
+TEST_CASE("a value that cannot be used is named, with what is allowed") {
+  struct Case {
+    char const* name;
+    char const* value;
+  };
+  for (auto const& bad :
+       {Case{"MSCCLPP_LOG_LEVEL", "loud"}, Case{"MSCCLPP_TIMEOUT", "soon"}, Case{"MSCCLPP_TIMEOUT", "-1"},
+        Case{"MSCCLPP_TIMEOUT", "0"}, Case{"MSCCLPP_TIMEOUT", "nan"}, Case{"MSCCLPP_TIMEOUT", "1e99"},
+        Case{"MSCCLPP_KERNEL_TIMEOUT", "10s"}, Case{"MSCCLPP_NVLS", "maybe"}, Case{"MSCCLPP_MASTER_PORT", "65536"},
+        Case{"MSCCLPP_MASTER_PORT", "0"}}) {
+    CAPTURE(bad.name);
+    CAPTURE(bad.value);
+    auto const error = errorOf([&] { readEnvironment(lookupIn({{bad.name, bad.value}})); });
+    REQUIRE(error.has_value());
+    CHECK(error->code() == ErrorCode::invalidUsage);
+    CHECK_MESSAGE(mentions(error, bad.name), error->what());
+    CHECK_MESSAGE(mentions(error, bad.value), error->what());
+  }
+}
+
+TEST_CASE("whole numbers") {
+  CHECK(parseInteger("N", "12", 0, 12) == 12);
+  for (char const* text : {"", "13", "-1", "1.5", " 1", "1x", "99999999999999999999"}) {
+    CAPTURE(text);
+    CHECK(mentions(errorOf([&] { parseInteger("N", text, 0, 12); }), "from 0 to 12"));
+  }
+}
+
+TEST_CASE("the documentation's table is the table of the source") {
+  auto const path = std::filesystem::path(__FILE__).parent_path() / ".." / ".." / "docs" / "host.md";
+  std::ifstream file(path);
+  REQUIRE_MESSAGE(file.good(), path.string());
+  std::set<std::string> documented;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| `MSCCLPP_") || line.starts_with("| `NCCL_")) documented.insert(line);
+  }
+  CHECK(documented.size() == settings.size());
+  for (auto const& setting : settings) {
+    std::ostringstream row;
+    row << "| `" << setting.name << "` | " << setting.defaultValue << (setting.defaultValue.empty() ? "| " : " | ")
+        << setting.meaning << " |";
+    CHECK_MESSAGE(documented.count(row.str()) == 1, row.str());
+  }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A machine without kernels: device memory is shared memory of the host. Enough to test what the host helper does with
+// memory, also between processes, and lets tests refuse what a real machine refuses rarely.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/runtime.hpp"
+
+namespace mscclpp::test {
+
+class FakeRuntime final : public Runtime {
+ public:
+  static constexpr int devices = 8;
+
+  // What the present test wants to happen.
+  struct Wishes {
+    std::size_t largestAllocation = std::size_t{1} << 30;
+    bool exportable = true;
+    int splitLines = -1;  // device to which 128-byte lines do not arrive whole
+    bool streamsBusy = false;
+  };
+  Wishes wishes;
+  std::atomic<int> peersEnabled{0};
+
+  // Registers the machine at the first call in this process.
+  static FakeRuntime& instance() {
+    static FakeRuntime* const fake = [] {
+      auto made = std::make_unique<FakeRuntime>();
+      auto* const pointer = made.get();
+      registerRuntime(std::move(made));
+      return pointer;
+    }();
+    return *fake;
+  }
+
+  // Allocations and mappings that exist now: a test that ends with as many as it began with leaks nothing.
+  std::size_t liveBlocks() const {
+    std::lock_guard const lock(mutex_);
+    return blocks_.size();
+  }
+
+  DeviceKind kind() const override { return DeviceKind::sim; }
+  int deviceCount() const override { return devices; }
+  DeviceProperties properties(int device) const override {
+    return {"fake", 1, 0, 0, std::size_t{1} << 30, "fake:" + std::to_string(device)};
+  }
+
+  void* allocate(int device, std::size_t bytes, MemoryKind) override {
+    if (bytes > wishes.largestAllocation) {
+      throw Error(ErrorCode::deviceError, "fake device " + std::to_string(device) + " has no room");
+    }
+    int const file = ::memfd_create("fake_device", MFD_CLOEXEC);
+    if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) throwSystemError("memfd", errno);
+    return map(device, file, bytes);
+  }
+  void release(void* base) noexcept override { unmap(base); }
+  void* allocateHost(std::size_t bytes) override { return map(-1, -1, bytes); }
+  void releaseHost(void* base) noexcept override { unmap(base); }
+
+  Allocation allocationOf(void const* pointer) const override {
+    std::lock_guard const lock(mutex_);
+    auto const* const wanted = static_cast<std::byte const*>(pointer);
+    for (auto const& [base, block] : blocks_) {
+      if (block.device >= 0 && wanted >= base && wanted < base + block.bytes) return {base, block.bytes, block.device};
+    }
+    throw Error(ErrorCode::invalidUsage, "not memory of a fake device");
+  }
+
+  std::optional<IpcHandle> exportIpc(Allocation const&) override { return {}; }
+  std::optional<int> exportDescriptor(Allocation const& allocation) override {
+    if (!wishes.exportable) return {};
+    std::lock_guard const lock(mutex_);
+    return ::dup(blocks_.at(static_cast<std::byte*>(allocation.base)).file);
+  }
+  void* importIpc(int, IpcHandle const&) override { throw Error(ErrorCode::unsupported, "no IPC here"); }
+  void* importDescriptor(int device, int descriptor, std::size_t bytes) override {
+    return map(device, ::dup(descriptor), bytes);
+  }
+  void releaseImport(void* base) noexcept override { unmap(base); }
+  void enablePeer(int, Allocation const&) override { ++peersEnabled; }
+  bool linesArriveWhole(int, int peer) const override { return peer != wishes.splitLines; }
+
+  void copy(void* dst, void const* src, std::size_t bytes) override { std::memcpy(dst, src, bytes); }
+  void copyAsync(void* dst, void const* src, std::size_t bytes, void*) override { std::memcpy(dst, src, bytes); }
+  void fill(void* dst, int value, std::size_t bytes) override { std::memset(dst, value, bytes); }
+
+  void* createStream(int) override { return new int(0); }
+  void destroyStream(void* stream) noexcept override { delete static_cast<int*>(stream); }
+  void synchronize(void* stream, std::chrono::nanoseconds) override {
+    if (!idle(stream)) throw Error(ErrorCode::timeout, "fake stream is busy");
+  }
+  bool idle(void*) override { return !wishes.streamsBusy; }
+
+ private:
+  struct Block {
+    int device;
+    int file;
+    std::size_t bytes;
+  };
+
+  void* map(int device, int file, std::size_t bytes) {
+    void* const base =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, file, 0);
+    if (base == MAP_FAILED) throwSystemError("mmap", errno);
+    std::lock_guard const lock(mutex_);
+    blocks_[static_cast<std::byte*>(base)] = {device, file, bytes};
+    return base;
+  }
+  void unmap(void* base) noexcept {
+    std::lock_guard const lock(mutex_);
+    auto const found = blocks_.find(static_cast<std::byte*>(base));
+    if (found == blocks_.end()) std::abort();  // a double release
+    ::munmap(base, found->second.bytes);
+    if (found->second.file >= 0) ::close(found->second.file);
+    blocks_.erase(found);
+  }
+
+  mutable std::mutex mutex_;
+  std::map<std::byte*, Block> blocks_;
+};
+
+}  // namespace mscclpp::test

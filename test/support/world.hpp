@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs one test body on every rank, on the machine the test is compiled for: fibers of the deterministic simulated
+// machine, or a thread per GPU.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/launch.hpp"
+#include "mscclpp/host/local_bootstrap.hpp"
+#include "mscclpp/host/stream.hpp"
+#include "mscclpp/host/team.hpp"
+
+#if defined(__CUDACC__)
+#include "mscclpp/host/ranks.hpp"
+#else
+#include "mscclpp/sim/run.hpp"
+#include "mscclpp/sim/runtime.hpp"
+#endif
+
+namespace mscclpp_test {
+
+using namespace mscclpp;
+
+inline namespace MSCCLPP_BACKEND {
+
+struct Rank {
+  Communicator& communicator;
+  Stream& stream;
+  int rank;
+  int size;
+  Device device;
+
+  // Ends when all ranks' kernels have, with their reports as an error.
+  void synchronize() const {
+    communicator.synchronize(stream);
+    communicator.bootstrap()->barrier();
+  }
+};
+
+struct WorldOptions {
+  std::uint64_t seed = 1;
+  double preemption = 0.05;
+};
+
+// False, with a message, where this machine has fewer devices.
+inline bool canRun(int ranks) {
+#if defined(__CUDACC__)
+  if (Device::count(DeviceKind::cuda) >= ranks) return true;
+  MESSAGE("left out: needs ", ranks, " GPUs");
+  return false;
+#else
+  (void)ranks;
+  return true;
+#endif
+}
+
+inline void forEachRank(int ranks, std::function<void(Rank&)> const& body, WorldOptions options = {}) {
+  auto const runRank = [&](Communicator& communicator) {
+    Stream stream(communicator.device());
+    Rank rank{communicator, stream, communicator.rank(), communicator.size(), communicator.device()};
+    body(rank);
+  };
+#if defined(__CUDACC__)
+  (void)options;
+  runRanks(DeviceKind::cuda, ranks, runRank);
+#else
+  if (Device::count(DeviceKind::sim) < ranks) sim::install({.devices = ranks});
+  auto bootstraps = LocalBootstrap::create(ranks);
+  sim::run({.ranks = ranks, .seed = options.seed, .preemption = options.preemption}, [&](sim::RankContext& context) {
+    auto bootstrap = std::move(bootstraps[static_cast<std::size_t>(context.rank())]);
+    Communicator communicator(std::move(bootstrap), Device{DeviceKind::sim, context.device()});
+    runRank(communicator);
+  });
+#endif
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp_test
