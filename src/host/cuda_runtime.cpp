@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "deadline.hpp"
@@ -297,11 +299,15 @@ class CudaRuntime final : public Runtime {
            "access",
            device, allocation.device);
     }
+    std::lock_guard const lock(mutex_);
+    // Asking twice is an error to CUDA, which its tools report.
+    if (!peers_.emplace(device, allocation.device).second) return;
     DeviceScope const scope(device);
     auto const code = cudaDeviceEnablePeerAccess(allocation.device, 0);
     if (code == cudaErrorPeerAccessAlreadyEnabled) {
-      (void)cudaGetLastError();
-    } else {
+      (void)cudaGetLastError();  // by another user of CUDA in this process
+    } else if (code != cudaSuccess) {
+      peers_.erase({device, allocation.device});
       check(code, fmt::format("let CUDA device {} use the memory of device {}", device, allocation.device));
     }
   }
@@ -542,6 +548,7 @@ class CudaRuntime final : public Runtime {
   mutable std::vector<PerDevice> perDevice_;
   std::map<void*, Mapping> mappings_;
   std::map<std::byte*, Import> imports_;
+  std::set<std::pair<int, int>> peers_;  // device, and the device whose memory it may use
 };
 
 }  // namespace

@@ -29,7 +29,8 @@ using layout::WaitFor;
 [[noreturn]] MSCCLPP_COLD_DEVICE void giveUp(layout::Watch* watch, WaitFor what, std::uint64_t seen,
                                               std::uint64_t waitedNs) {
   if (watch == nullptr) arch::trap("a kernel refused its launch and has no watch to say why");
-  auto const index = fetchAdd<Order::relaxed, Scope::system>(&watch->reportCount, 1u);
+  // Only this device counts here, and many hosts have no atomics with devices.
+  auto const index = fetchAdd<Order::relaxed, Scope::device>(&watch->reportCount, 1u);
   if (index < layout::maxWaitReports) {
     auto& report = watch->reports[index];
     report.kind = what.kind;

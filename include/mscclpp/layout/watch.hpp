@@ -5,7 +5,7 @@
 // One `Watch` per communicator and rank, in memory that host and device both see. The host sets `limitNs` and may set
 // `abort`; a kernel whose wait passes the limit, or that sees `abort`, writes a `WaitReport` and leaves. A kernel that
 // gives up sets `abort`, so that every other waiter of the same rank leaves too. Fields are accessed with relaxed
-// system-scope atomics, `WaitReport::complete` with release/acquire.
+// system-scope atomics (`reportCount` by additions of this device alone), `WaitReport::complete` with release/acquire.
 #pragma once
 
 #include <cstddef>
