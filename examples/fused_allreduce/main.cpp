@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// All-reduce inside the user's own kernel, the way a tensor-parallel layer needs it: each rank computes a partial result,
-// all ranks sum it, and scaling and residual are applied to the sum while it is still in registers. One launch, no
-// intermediate pass over memory.
+// All-reduce inside the user's own kernel, the way a tensor-parallel layer needs it: each rank computes a partial
+// result, all ranks sum it, and scaling and residual are applied to the sum while it is still in registers. One launch,
+// no intermediate pass over memory.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -42,7 +42,7 @@ struct Layer {
 };
 
 void runRank(Communicator& communicator) {
-  constexpr std::size_t n = 10'007;   // any count
+  constexpr std::size_t n = 10'007;  // any count
   constexpr unsigned blocks = 4;
   constexpr unsigned threads = 128;
   constexpr float scale = 0.25f;
@@ -75,8 +75,8 @@ void runRank(Communicator& communicator) {
   for (std::size_t i = 0; i < n; ++i) {
     float const expected = static_cast<float>(residual[i]) + scale * weights * x[i];
     if (result[i] != expected) {
-      throw Error(ErrorCode::internalError, "rank " + std::to_string(communicator.rank()) + ": y[" +
-                                                std::to_string(i) + "] is " + std::to_string(result[i]) + ", not " +
+      throw Error(ErrorCode::internalError, "rank " + std::to_string(communicator.rank()) + ": y[" + std::to_string(i) +
+                                                "] is " + std::to_string(result[i]) + ", not " +
                                                 std::to_string(expected));
     }
   }

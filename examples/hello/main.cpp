@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Two ranks: rank 0 puts 1 KiB into rank 1's memory and signals; rank 1 waits and finds it there. Compiled by nvcc it runs
-// on two GPUs, by any other C++20 compiler on two simulated ones.
+// Two ranks: rank 0 puts 1 KiB into rank 1's memory and signals; rank 1 waits and finds it there. Compiled by nvcc it
+// runs on two GPUs, by any other C++20 compiler on two simulated ones.
 #include <cstdint>
 #include <cstdio>
 #include <numeric>

@@ -43,7 +43,8 @@ void runRank(Communicator& communicator) {
   int const peer = 1 - communicator.rank();
   GpuBuffer<std::uint32_t> values(communicator.device(), 2 * count);
   std::vector<std::uint32_t> start(count);
-  for (std::size_t i = 0; i < count; ++i) start[i] = static_cast<std::uint32_t>(i + 1) + (communicator.rank() == 0 ? 0 : 7);
+  for (std::size_t i = 0; i < count; ++i)
+    start[i] = static_cast<std::uint32_t>(i + 1) + (communicator.rank() == 0 ? 0 : 7);
   copyToDevice(values, std::span<std::uint32_t const>(start));
 
   GpuBuffer<std::byte> packets(communicator.device(), 2 * halfBytes);

@@ -26,7 +26,7 @@ void runRank(Communicator& communicator) {
   Team const team(communicator, {.blocks = 8, .packetBytes = 1 << 20, .lineBytes = 0, .stageBytes = 0});
   Stream const stream(communicator.device());
   launch(stream, {.blocks = 8, .threads = 128}, MyKernel{}, values.data(), values.size(), team.deviceHandle());
-  communicator.synchronize(stream);   // throws with a report if a kernel waited in vain
+  communicator.synchronize(stream);  // throws with a report if a kernel waited in vain
 }
 
 }  // namespace

@@ -34,8 +34,7 @@ TEST_CASE("collectives follow each other in one kernel, launches differ in their
   constexpr int ranks = 4;
   if (!canRun(ranks)) return;
   forEachRank(ranks, [&](Rank& rank) {
-    Team team(rank.communicator,
-              {.blocks = 6, .packetBytes = 1 << 16, .lineBytes = 1 << 16, .stageBytes = 1 << 16});
+    Team team(rank.communicator, {.blocks = 6, .packetBytes = 1 << 16, .lineBytes = 1 << 16, .stageBytes = 1 << 16});
     std::vector<std::vector<float>> inputs;
     for (int r = 0; r < ranks; ++r) inputs.push_back(randomInput<float>(7, r, count));
     GpuBuffer<float> in(rank.device, count);
@@ -90,7 +89,7 @@ TEST_CASE("the epilogue runs in registers, with the index of its elements") {
     Team team(rank.communicator, {.blocks = 2, .packetBytes = 1 << 16, .lineBytes = 1 << 16, .stageBytes = 0});
     std::vector<std::vector<BFloat16>> inputs;
     for (int r = 0; r < ranks; ++r) inputs.push_back(randomInput<BFloat16>(9, r, count));
-    auto const residual = randomInput<float>(10, rank.rank, count);   // differs from rank to rank
+    auto const residual = randomInput<float>(10, rank.rank, count);  // differs from rank to rank
     GpuBuffer<BFloat16> in(rank.device, count);
     GpuBuffer<BFloat16> out(rank.device, count);
     GpuBuffer<float> added(rank.device, count);
@@ -98,8 +97,8 @@ TEST_CASE("the epilogue runs in registers, with the index of its elements") {
     copyToDevice(added, std::span<float const>(residual));
     auto const totals = reduceInRankOrder<float, Sum>(inputs);
     for (bool twoShot : {false, true}) {
-      launch(rank.stream, {.blocks = 2, .threads = 128}, EpilogueKernel{0.5f}, in.data(), out.data(), added.data(), count,
-             twoShot, team.deviceHandle());
+      launch(rank.stream, {.blocks = 2, .threads = 128}, EpilogueKernel{0.5f}, in.data(), out.data(), added.data(),
+             count, twoShot, team.deviceHandle());
       rank.synchronize();
       std::vector<BFloat16> expected(count);
       for (std::size_t i = 0; i < count; ++i) {
@@ -124,8 +123,8 @@ struct RefusedKernel {
 
 // What the host is told of such a launch; `astray` bytes are added to the output's address.
 template <class Collective>
-std::string refusal(layout::WorkspaceRequirement const& need, unsigned blocks, std::size_t inCount, std::size_t outCount,
-                    std::size_t astray = 0) {
+std::string refusal(layout::WorkspaceRequirement const& need, unsigned blocks, std::size_t inCount,
+                    std::size_t outCount, std::size_t astray = 0) {
   std::string text;
   forEachRank(1, [&](Rank& rank) {
     Team team(rank.communicator, need);

@@ -51,20 +51,19 @@ struct TeamKernel {
 TEST_CASE("the grid barrier") {
   if (!canRun(1)) return;
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    forEachRank(
-        1,
-        [](Rank& rank) {
-          Team team(rank.communicator, {.blocks = 6});
-          for (unsigned blocks : {1u, 4u, 6u}) {
-            GpuBuffer<unsigned> values(rank.device, blocks * 64);
-            GpuBuffer<unsigned> wrong(rank.device, blocks * 64);
-            launch(rank.stream, {.blocks = blocks, .threads = 64}, GridKernel{}, values.data(), wrong.data(),
-                   team.deviceHandle());
-            rank.synchronize();
-            CHECK(copyToHost(wrong) == std::vector<unsigned>(blocks * 64, 0));
-          }
-        },
-        {.seed = seed});
+    forEachRank(1,
+                [](Rank& rank) {
+                  Team team(rank.communicator, {.blocks = 6});
+                  for (unsigned blocks : {1u, 4u, 6u}) {
+                    GpuBuffer<unsigned> values(rank.device, blocks * 64);
+                    GpuBuffer<unsigned> wrong(rank.device, blocks * 64);
+                    launch(rank.stream, {.blocks = blocks, .threads = 64}, GridKernel{}, values.data(), wrong.data(),
+                           team.deviceHandle());
+                    rank.synchronize();
+                    CHECK(copyToHost(wrong) == std::vector<unsigned>(blocks * 64, 0));
+                  }
+                },
+                {.seed = seed});
   }
 }
 
@@ -72,20 +71,20 @@ TEST_CASE("the team barrier") {
   constexpr int ranks = 4;
   if (!canRun(ranks)) return;
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    forEachRank(
-        ranks,
-        [](Rank& rank) {
-          Team team(rank.communicator, {.blocks = 3});
-          GpuBuffer<unsigned> inbox(rank.device, ranks * 3 * 64);
-          GpuBuffer<unsigned> wrong(rank.device, 3 * 64);
-          auto const all =
-              rank.communicator.exchangeMemory(rank.communicator.registerMemory(inbox.data(), inbox.bytes()));
-          Inboxes inboxes{};
-          for (std::size_t r = 0; r < ranks; ++r) inboxes.of[r] = reinterpret_cast<unsigned*>(all[r].data());
-          launch(rank.stream, {.blocks = 3, .threads = 64}, TeamKernel{}, inboxes, wrong.data(), team.deviceHandle());
-          rank.synchronize();
-          CHECK(copyToHost(wrong) == std::vector<unsigned>(3 * 64, 0));
-        },
-        {.seed = seed});
+    forEachRank(ranks,
+                [](Rank& rank) {
+                  Team team(rank.communicator, {.blocks = 3});
+                  GpuBuffer<unsigned> inbox(rank.device, ranks * 3 * 64);
+                  GpuBuffer<unsigned> wrong(rank.device, 3 * 64);
+                  auto const all =
+                      rank.communicator.exchangeMemory(rank.communicator.registerMemory(inbox.data(), inbox.bytes()));
+                  Inboxes inboxes{};
+                  for (std::size_t r = 0; r < ranks; ++r) inboxes.of[r] = reinterpret_cast<unsigned*>(all[r].data());
+                  launch(rank.stream, {.blocks = 3, .threads = 64}, TeamKernel{}, inboxes, wrong.data(),
+                         team.deviceHandle());
+                  rank.synchronize();
+                  CHECK(copyToHost(wrong) == std::vector<unsigned>(3 * 64, 0));
+                },
+                {.seed = seed});
   }
 }

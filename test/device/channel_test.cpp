@@ -99,21 +99,21 @@ TEST_CASE("put, signal, wait: the data is there") {
   if (!canRun(2)) return;
   constexpr std::size_t bytes = 1000;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    forEachRank(
-        2,
-        [&](Rank& rank) {
-          Pair pair(rank, bytes, bytes);
-          auto const mine = randomInput<std::uint8_t>(seed, rank.rank, bytes);
-          auto const theirs = randomInput<std::uint8_t>(seed, 1 - rank.rank, bytes);
-          copyToDevice(pair.local, std::span<std::uint8_t const>(mine));
-          launch(rank.stream, {.blocks = 1, .threads = 64}, PutKernel{}, pair.channel.deviceHandle(), 13u, 5u, 900u);
-          rank.synchronize();
-          auto const inbox = copyToHost(pair.inbox);
-          std::vector<std::uint8_t> expected(bytes, 0);
-          std::copy_n(theirs.begin() + 5, 900, expected.begin() + 13);
-          CHECK(inbox == expected);
-        },
-        {.seed = seed});
+    forEachRank(2,
+                [&](Rank& rank) {
+                  Pair pair(rank, bytes, bytes);
+                  auto const mine = randomInput<std::uint8_t>(seed, rank.rank, bytes);
+                  auto const theirs = randomInput<std::uint8_t>(seed, 1 - rank.rank, bytes);
+                  copyToDevice(pair.local, std::span<std::uint8_t const>(mine));
+                  launch(rank.stream, {.blocks = 1, .threads = 64}, PutKernel{}, pair.channel.deviceHandle(), 13u, 5u,
+                         900u);
+                  rank.synchronize();
+                  auto const inbox = copyToHost(pair.inbox);
+                  std::vector<std::uint8_t> expected(bytes, 0);
+                  std::copy_n(theirs.begin() + 5, 900, expected.begin() + 13);
+                  CHECK(inbox == expected);
+                },
+                {.seed = seed});
   }
 }
 
@@ -137,22 +137,22 @@ TEST_CASE_TEMPLATE("packets carry ragged data, round after round", P, LL8, LL16,
   if (!canRun(2)) return;
   for (std::size_t bytes : {1, 7, 8, 119, 120, 121, 1000}) {
     CAPTURE(bytes);
-    forEachRank(
-        2,
-        [&](Rank& rank) {
-          std::uint64_t const half = 4096;
-          Pair pair(rank, 2 * bytes, 2 * half);
-          auto const mine = randomInput<std::uint8_t>(bytes, rank.rank, bytes);
-          auto const theirs = randomInput<std::uint8_t>(bytes, 1 - rank.rank, bytes);
-          copyToDevice(pair.local, std::span<std::uint8_t const>(mine));
-          launch(rank.stream, {.blocks = 1, .threads = 64}, PacketKernel<P>{}, pair.channel.deviceHandle(), bytes, 6u, half);
-          rank.synchronize();
-          auto const local = copyToHost(pair.local);
-          auto const middle = local.begin() + static_cast<std::ptrdiff_t>(bytes);
-          CHECK(std::vector<std::uint8_t>(local.begin(), middle) == mine);
-          CHECK(std::vector<std::uint8_t>(middle, local.end()) == theirs);
-        },
-        {.seed = bytes});
+    forEachRank(2,
+                [&](Rank& rank) {
+                  std::uint64_t const half = 4096;
+                  Pair pair(rank, 2 * bytes, 2 * half);
+                  auto const mine = randomInput<std::uint8_t>(bytes, rank.rank, bytes);
+                  auto const theirs = randomInput<std::uint8_t>(bytes, 1 - rank.rank, bytes);
+                  copyToDevice(pair.local, std::span<std::uint8_t const>(mine));
+                  launch(rank.stream, {.blocks = 1, .threads = 64}, PacketKernel<P>{}, pair.channel.deviceHandle(),
+                         bytes, 6u, half);
+                  rank.synchronize();
+                  auto const local = copyToHost(pair.local);
+                  auto const middle = local.begin() + static_cast<std::ptrdiff_t>(bytes);
+                  CHECK(std::vector<std::uint8_t>(local.begin(), middle) == mine);
+                  CHECK(std::vector<std::uint8_t>(middle, local.end()) == theirs);
+                },
+                {.seed = bytes});
   }
 }
 

@@ -32,8 +32,8 @@ TEST_CASE("copy moves any range") {
       for (std::size_t dstOffset : {0, 1, 2, 4, 8, 13, 16}) {
         for (std::size_t srcOffset : {0, 1, 2, 4, 8, 11}) {
           dst.fill(0xee);
-          launch(rank.stream, {.blocks = 2, .threads = 32}, CopyKernel{}, dst.data() + dstOffset, src.data() + srcOffset,
-                 bytes);
+          launch(rank.stream, {.blocks = 2, .threads = 32}, CopyKernel{}, dst.data() + dstOffset,
+                 src.data() + srcOffset, bytes);
           rank.synchronize();
           std::vector<std::uint8_t> expected(room, 0xee);
           std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(srcOffset), bytes,

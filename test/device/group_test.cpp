@@ -38,7 +38,8 @@ struct NumberKernel {
   }
 };
 
-// The second warp hands its values to the third through memory, meeting at a named barrier while the first does nothing.
+// The second warp hands its values to the third through memory, meeting at a named barrier while the first does
+// nothing.
 struct SubsetBarrierKernel {
   struct Shared;
   struct Values {

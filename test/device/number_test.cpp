@@ -22,7 +22,8 @@ static_assert(Half(1.0f + 0x1p-11f).bits == 0x3c00 && Half(1.0f + 0x3p-11f).bits
 static_assert(Float8E4M3(448.0f).bits == 0x7e && Float8E4M3(1e9f).bits == 0x7e && Float8E4M3(-1e9f).bits == 0xfe);
 static_assert(Float8E5M2(57344.0f).bits == 0x7b && Float8E5M2(1e9f).bits == 0x7b);
 static_assert(static_cast<float>(Float8E4M3::fromBits(0x01)) == 0x1p-9f);
-static_assert(std::is_same_v<DefaultAccumulator<BFloat16>, float> && std::is_same_v<DefaultAccumulator<double>, double>);
+static_assert(std::is_same_v<DefaultAccumulator<BFloat16>, float> &&
+              std::is_same_v<DefaultAccumulator<double>, double>);
 static_assert(std::is_same_v<DefaultAccumulator<std::int8_t>, std::int32_t>);
 static_assert(sizeof(Half) == 2 && sizeof(Float8E4M3) == 1);
 

@@ -14,6 +14,8 @@ using namespace mscclpp_test;
 
 namespace {
 
+// Line for line.
+// clang-format off
 namespace onRank0 {
 __device__ void gpuKernel(mscclpp::SmChannelDeviceHandle* smChannel) {
   smChannel[0].put(/*dstOffset=*/ 0, /*srcOffset=*/ 0, /*size=*/ 1024, /*threadId*/ threadIdx.x, /*numThreads*/ blockDim.x);
@@ -44,6 +46,7 @@ __device__ void gpuKernel(mscclpp::SmChannelDeviceHandle* smChans, int flag) {
   // Data is ready to use
 }
 }  // namespace onRank1
+// clang-format on
 
 // A __global__ function of the user's, launched like any other kernel.
 __global__ void channelKernel(mscclpp::SmChannelDeviceHandle* channels, int rank) {

@@ -6,7 +6,9 @@
 using namespace mscclpp;
 
 // ptx: signalKernel : red\.release\.sys\.global\.add\.u64
-__global__ void signalKernel(layout::SemaphoreHandle handle) { MemoryDevice2DeviceSemaphoreDeviceHandle(handle).signal(); }
+__global__ void signalKernel(layout::SemaphoreHandle handle) {
+  MemoryDevice2DeviceSemaphoreDeviceHandle(handle).signal();
+}
 
 // ptx: relaxedSignalKernel : red\.relaxed\.sys\.global\.add\.u64
 // ptx-not: relaxedSignalKernel : release|fence

@@ -51,6 +51,7 @@ struct WorldOptions {
 // False, with a message, where this machine has fewer devices.
 inline bool canRun(int ranks) {
 #if defined(__CUDACC__)
+  REQUIRE_MESSAGE(Device::count(DeviceKind::cuda) > 0, "no GPU: this program is for machines that have one");
   if (Device::count(DeviceKind::cuda) >= ranks) return true;
   MESSAGE("left out: needs ", ranks, " GPUs");
   return false;

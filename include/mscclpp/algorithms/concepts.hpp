@@ -35,7 +35,8 @@ struct Source {
 };
 
 template <class S, unsigned Words>
-concept TransportSession = requires(S session, Payload<Words> payload, Source (&sources)[2], Payload<Words> (&values)[2]) {
+concept TransportSession = requires(S session, Payload<Words> payload, Source (&sources)[2],
+                                    Payload<Words> (&values)[2]) {
   { session.rowSlots() } -> std::same_as<std::uint32_t>;
   { session.threads() } -> std::same_as<std::uint32_t>;
   session.open();
@@ -48,7 +49,7 @@ concept TransportSession = requires(S session, Payload<Words> payload, Source (&
 };
 
 template <class T>
-concept Transport = requires {
+concept Transport = TransportSession<typename T::template Session<GridGroup>, T::words> && requires {
   { T::words } -> std::convertible_to<unsigned>;
   { T::granule } -> std::convertible_to<unsigned>;
   { T::slotBytes } -> std::convertible_to<unsigned>;
@@ -56,7 +57,7 @@ concept Transport = requires {
   { T::unroll } -> std::convertible_to<unsigned>;
   { T::batch } -> std::convertible_to<unsigned>;
   { T::slotsFor(std::uint64_t{}) } -> std::same_as<std::uint64_t>;
-} && TransportSession<typename T::template Session<GridGroup>, T::words>;
+};
 
 // The epilogue that changes nothing.
 struct Identity {};

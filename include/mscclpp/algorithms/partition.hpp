@@ -2,9 +2,9 @@
 //
 // How the elements of a collective are dealt out: to rounds, blocks and threads, in slots of the transport.
 //
-// A tile is what one block handles in one round: `threads * Unroll` consecutive slots, thread by thread. Round r, block b
-// of `blocks` has the tile that starts at slot (r * blocks + b) * tile. Every block goes through every round, and in each
-// at least its first group of slots is exchanged, even when no data is left for it: the epochs rely on that.
+// A tile is what one block handles in one round: `threads * Unroll` consecutive slots, thread by thread. Round r, block
+// b of `blocks` has the tile that starts at slot (r * blocks + b) * tile. Every block goes through every round, and in
+// each at least its first group of slots is exchanged, even when no data is left for it: the epochs rely on that.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace mscclpp {
 
 // One block's part of one round.
 struct Tile {
-  std::uint64_t first;       // slot, of all that are dealt out
-  std::uint32_t valid;       // slots from there that hold data
-  std::uint32_t exchanged;   // slots from there that are exchanged
+  std::uint64_t first;      // slot, of all that are dealt out
+  std::uint32_t valid;      // slots from there that hold data
+  std::uint32_t exchanged;  // slots from there that are exchanged
 };
 
 struct TilePartition {
-  std::uint64_t slots;           // to be dealt out
-  std::uint32_t tile;            // slots per block and round
+  std::uint64_t slots;  // to be dealt out
+  std::uint32_t tile;   // slots per block and round
   std::uint32_t slotsPerGroup;
   std::uint32_t blocks;
   std::uint32_t block;

@@ -86,8 +86,9 @@ struct Reduction {
     } else if constexpr (std::invocable<Epilogue const&, Accumulators<Words>, std::uint64_t>) {
       return pack(convert<T>(epilogue(values, index)));
     } else {
-      static_assert(std::invocable<Epilogue const&, Accumulators<Words>>,
-                    "an epilogue is called with a Vector of accumulators, and optionally the index of its first element");
+      static_assert(
+          std::invocable<Epilogue const&, Accumulators<Words>>,
+          "an epilogue is called with a Vector of accumulators, and optionally the index of its first element");
       return pack(convert<T>(epilogue(values)));
     }
   }
@@ -97,8 +98,8 @@ struct Reduction {
 template <unsigned Count>
 struct ThreadSlots {
   std::uint32_t slot[Count];
-  bool active[Count];   // is exchanged
-  bool valid[Count];    // holds data
+  bool active[Count];  // is exchanged
+  bool valid[Count];   // holds data
 };
 
 template <unsigned Count>

@@ -2,8 +2,8 @@
 //
 // Which all-reduce to use and how to launch it: names, compositions, and the choice by size and rank count.
 //
-// Constexpr and the same on host and device. The crossing sizes were measured on 4 H200 (bench/results/); elsewhere they
-// are a starting point. All ranks must choose alike, so choose from values that all ranks share.
+// Constexpr and the same on host and device. The crossing sizes were measured on 4 H200 (bench/results/); elsewhere
+// they are a starting point. All ranks must choose alike, so choose from values that all ranks share.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,11 @@ enum class AllReduceAlgorithm : std::uint8_t {
   twoShotLL16,
   twoShotLL128,
   twoShotMemory,
-  twoShotMemoryWide,   // twice the payloads a thread, for very large messages
+  twoShotMemoryWide,  // twice the payloads a thread, for very large messages
 };
 
 inline constexpr std::array<std::string_view, 9> allReduceNames{
-    "oneshot_ll8",  "oneshot_ll16",  "oneshot_ll128",      "oneshot_memory", "twoshot_ll8",
+    "oneshot_ll8",  "oneshot_ll16",  "oneshot_ll128",  "oneshot_memory",     "twoshot_ll8",
     "twoshot_ll16", "twoshot_ll128", "twoshot_memory", "twoshot_memory_wide"};
 
 constexpr std::string_view name(AllReduceAlgorithm algorithm) {
@@ -154,6 +154,9 @@ struct AllReduceChoice {
 // Largest grid that the default shapes use; size workspaces for it.
 inline constexpr std::uint32_t maxAllReduceBlocks = 288;
 
+// Blocks of 256 threads that are resident together on 132 multiprocessors.
+inline constexpr std::uint32_t maxMemoryBlocks = 264;
+
 // The launch shape for `bytes` of input: one payload a thread while the grid lasts, in blocks as small as that allows.
 constexpr AllReduceChoice shapeAllReduce(AllReduceAlgorithm algorithm, std::uint32_t ranks, std::uint64_t bytes,
                                          std::uint32_t maxBlocks = maxAllReduceBlocks) {
@@ -188,6 +191,10 @@ constexpr AllReduceChoice shapeAllReduce(AllReduceAlgorithm algorithm, std::uint
       threads = 256;
       break;
   }
+  // Unlike packets, waiting for a signal keeps a multiprocessor busy, so a second wave of blocks costs as much as the
+  // first.
+  bool const memory = algorithm == oneShotMemory || algorithm == twoShotMemory || algorithm == twoShotMemoryWide;
+  if (memory) maxBlocks = std::min(maxBlocks, maxMemoryBlocks);
   auto const needed = std::max<std::uint64_t>(1, bytes / (twoShot ? ranks : 1) / perThread);
   if (algorithm == oneShotLL16 && needed <= 1024) threads = 64;
   while (threads < 256 && needed > std::uint64_t{threads} * maxBlocks) threads *= 2;

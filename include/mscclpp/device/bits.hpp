@@ -12,8 +12,8 @@
 namespace mscclpp {
 
 template <class To, class From>
-  requires(sizeof(To) == sizeof(From) && std::is_trivially_copyable_v<To> && std::is_trivially_copyable_v<From>)
-MSCCLPP_HOST_DEVICE constexpr To bitCast(From const& from) {
+requires(sizeof(To) == sizeof(From) && std::is_trivially_copyable_v<To> && std::is_trivially_copyable_v<From>)
+    MSCCLPP_HOST_DEVICE constexpr To bitCast(From const& from) {
   return __builtin_bit_cast(To, from);
 }
 

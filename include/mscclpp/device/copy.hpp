@@ -58,7 +58,8 @@ template <Group G>
 MSCCLPP_DEVICE void copy(G const& group, void* dst, void const* src, std::uint64_t bytes) {
   auto* to = static_cast<std::byte*>(dst);
   auto const* from = static_cast<std::byte const*>(src);
-  auto const skew = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(dst) ^ reinterpret_cast<std::uintptr_t>(src));
+  auto const skew =
+      static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(dst) ^ reinterpret_cast<std::uintptr_t>(src));
   if (skew % 16 == 0) return impl::copyAligned<Payload<4>>(group, to, from, bytes);
   if (skew % 8 == 0) return impl::copyAligned<Payload<2>>(group, to, from, bytes);
   if (skew % 4 == 0) return impl::copyAligned<Payload<1>>(group, to, from, bytes);

@@ -5,8 +5,8 @@
 // Every round of every collective on a team has its own epoch, the same on all ranks. It chooses the half of each
 // workspace region and is the flag of packets and signals, so nothing has to be cleared, and a replayed graph goes on
 // where the last kernel stopped. Two halves are enough, because in every round every block exchanges something with the
-// same block of every peer, and a barrier of its own threads lies between its last read of a round and its first write of
-// the next: who writes round e+2 has heard in round e+1 from a peer that had finished reading round e.
+// same block of every peer, and a barrier of its own threads lies between its last read of a round and its first write
+// of the next: who writes round e+2 has heard in round e+1 from a peer that had finished reading round e.
 //
 // There is one word per block, equal for all blocks between kernels whatever their grids were: each block also advances
 // the words that have no block in this launch.
@@ -33,8 +33,8 @@ MSCCLPP_DEVICE std::uint64_t readEpoch(DeviceTeam const& team, B const& blocks) 
   return load<Order::relaxed, Scope::device>(team.epochs() + block);
 }
 
-// Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so that
-// every thread has read the old one. Best called while something else is on its way.
+// Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so
+// that every thread has read the old one. Best called while something else is on its way.
 template <BlockSet B>
 MSCCLPP_DEVICE void commitEpoch(DeviceTeam const& team, B const& blocks, std::uint64_t epoch) {
   auto const group = blocks.block();

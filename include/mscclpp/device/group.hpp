@@ -27,7 +27,9 @@ concept Group = requires(G const& g) {
 };
 
 template <class G>
-concept SyncGroup = Group<G> && requires(G const& g) { g.sync(); };
+concept SyncGroup = Group<G> && requires(G const& g) {
+  g.sync();
+};
 
 // One or more blocks (or block-like groups) that share the work of a collective.
 template <class G>

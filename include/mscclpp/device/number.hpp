@@ -28,7 +28,8 @@ struct SmallFloat {
 
   SmallFloat() = default;
   MSCCLPP_HOST_DEVICE constexpr explicit SmallFloat(float value)
-      : bits(static_cast<Bits>(__builtin_is_constant_evaluated() ? encodeSmallFloat<F>(value) : arch::encode<F>(value))) {}
+      : bits(static_cast<Bits>(__builtin_is_constant_evaluated() ? encodeSmallFloat<F>(value)
+                                                                 : arch::encode<F>(value))) {}
   MSCCLPP_HOST_DEVICE constexpr explicit operator float() const {
     return __builtin_is_constant_evaluated() ? decodeSmallFloat<F>(bits) : arch::decode<F>(bits);
   }
@@ -53,7 +54,7 @@ inline constexpr bool isSmallFloat<SmallFloat<F, Bits>> = true;
 // What a collective can reduce: the small floats, float, double, and integers of 8 to 64 bits.
 template <class T>
 concept Number = isSmallFloat<T> || std::same_as<T, float> || std::same_as<T, double> ||
-                 (std::integral<T> && !std::same_as<T, bool> && sizeof(T) <= 8);
+    (std::integral<T> && !std::same_as<T, bool> && sizeof(T) <= 8);
 
 namespace detail {
 
@@ -62,13 +63,12 @@ struct AccumulatorOf {
   using type = T;
 };
 template <class T>
-  requires isSmallFloat<T>
+requires isSmallFloat<T>
 struct AccumulatorOf<T> {
   using type = float;
 };
 template <class T>
-  requires(std::integral<T> && sizeof(T) < 4)
-struct AccumulatorOf<T> {
+requires(std::integral<T> && sizeof(T) < 4) struct AccumulatorOf<T> {
   using type = std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>;
 };
 

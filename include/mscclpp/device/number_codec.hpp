@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Conversion between float and the small binary floating-point formats, in integers: exact, constexpr, the same on every
-// machine. Rounds to nearest, ties to even. A GPU uses its own instructions where it has them (arch/cuda/number.hpp);
-// tests hold both to this.
+// Conversion between float and the small binary floating-point formats, in integers: exact, constexpr, the same on
+// every machine. Rounds to nearest, ties to even. A GPU uses its own instructions where it has them
+// (arch/cuda/number.hpp); tests hold both to this.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct SmallFloatFormat {
 
 struct HalfFormat : SmallFloatFormat<5, 10, true, false> {};
 struct BFloat16Format : SmallFloatFormat<8, 7, true, false> {};
-struct Float8E4M3Format : SmallFloatFormat<4, 3, false, true> {};   // OCP E4M3: no infinity, largest 448
-struct Float8E5M2Format : SmallFloatFormat<5, 2, true, true> {};    // OCP E5M2, converted with saturation
+struct Float8E4M3Format : SmallFloatFormat<4, 3, false, true> {};  // OCP E4M3: no infinity, largest 448
+struct Float8E5M2Format : SmallFloatFormat<5, 2, true, true> {};   // OCP E5M2, converted with saturation
 
 template <class F>
 MSCCLPP_HOST_DEVICE constexpr std::uint32_t encodeSmallFloat(float value) {
@@ -51,7 +51,8 @@ MSCCLPP_HOST_DEVICE constexpr std::uint32_t encodeSmallFloat(float value) {
   auto const rest = fraction & ((1u << drop) - 1);
   auto const tie = 1u << (drop - 1);
   if (rest > tie || (rest == tie && (code & 1u) != 0)) ++code;
-  if (magnitude == 0x7f800000u || code >= firstNonFinite) return sign | (F::saturate ? firstNonFinite - 1 : firstNonFinite);
+  if (magnitude == 0x7f800000u || code >= firstNonFinite)
+    return sign | (F::saturate ? firstNonFinite - 1 : firstNonFinite);
   return sign | code;
 }
 

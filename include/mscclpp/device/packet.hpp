@@ -29,15 +29,17 @@ enum class PacketRegion : std::uint8_t { packets, lines };
 
 struct LL8 {
   using Raw = Words2;
-  static constexpr unsigned words = 1;         // of payload in registers
+  static constexpr unsigned words = 1;  // of payload in registers
   static constexpr unsigned slotBytes = 8;
-  static constexpr unsigned granule = 4;       // user data is accessed in pieces of this many bytes
-  static constexpr unsigned slotsPerGroup = 1; // slots that belong together
+  static constexpr unsigned granule = 4;        // user data is accessed in pieces of this many bytes
+  static constexpr unsigned slotsPerGroup = 1;  // slots that belong together
   static constexpr bool wholeWarp = false;
   static constexpr PacketRegion region = PacketRegion::packets;
 
   template <class U>
-  MSCCLPP_DEVICE static constexpr U dataOffset(U slot) { return slot * 4; }
+  MSCCLPP_DEVICE static constexpr U dataOffset(U slot) {
+    return slot * 4;
+  }
   MSCCLPP_DEVICE static constexpr unsigned dataBytes(std::uint32_t) { return 4; }
   MSCCLPP_HOST_DEVICE static constexpr std::uint64_t slotsFor(std::uint64_t bytes) { return (bytes + 3) / 4; }
 
@@ -65,7 +67,9 @@ struct LL16 {
   static constexpr PacketRegion region = PacketRegion::packets;
 
   template <class U>
-  MSCCLPP_DEVICE static constexpr U dataOffset(U slot) { return slot * 8; }
+  MSCCLPP_DEVICE static constexpr U dataOffset(U slot) {
+    return slot * 8;
+  }
   MSCCLPP_DEVICE static constexpr unsigned dataBytes(std::uint32_t) { return 8; }
   MSCCLPP_HOST_DEVICE static constexpr std::uint64_t slotsFor(std::uint64_t bytes) { return (bytes + 7) / 8; }
 

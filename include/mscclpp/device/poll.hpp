@@ -27,7 +27,7 @@ using layout::WaitFor;
 
 // Writes the report and leaves the kernel. Rare, so kept out of line.
 [[noreturn]] MSCCLPP_COLD_DEVICE void giveUp(layout::Watch* watch, WaitFor what, std::uint64_t seen,
-                                              std::uint64_t waitedNs) {
+                                             std::uint64_t waitedNs) {
   if (watch == nullptr) arch::trap("a kernel refused its launch and has no watch to say why");
   // Only this device counts here, and many hosts have no atomics with devices.
   auto const index = fetchAdd<Order::relaxed, Scope::device>(&watch->reportCount, 1u);
@@ -48,21 +48,23 @@ using layout::WaitFor;
   arch::exitKernel();
 }
 
-// Returns once `ready(seen)` is true. `ready` looks once, stores in `seen` the value it found, and must not wait itself.
-// A wait for several things at once keeps `what` up to date with the one it found missing.
+// Returns once `ready(seen)` is true. `ready` looks once, stores in `seen` the value it found, and must not wait
+// itself. A wait for several things at once keeps `what` up to date with the one it found missing.
 template <class Ready>
 MSCCLPP_DEVICE void poll(layout::Watch* watch, WaitFor const& what, Ready&& ready) {
   std::uint64_t seen = 0;
   arch::Spin spin(watch);
   while (!ready(seen)) {
-    if (!spin.again(what, seen)) [[unlikely]] giveUp(watch, what, seen, spin.waitedNs());
+    if (!spin.again(what, seen)) [[unlikely]]
+      giveUp(watch, what, seen, spin.waitedNs());
   }
 }
 
 // Refuses to go on when a launch cannot work: reports `seen` against `limit` as misuse and leaves the kernel.
 MSCCLPP_DEVICE void require(bool condition, layout::Watch* watch, std::int32_t peer, std::uint64_t what,
                             std::uint64_t limit, std::uint64_t seen) {
-  if (!condition) [[unlikely]] giveUp(watch, {layout::WaitKind::misuse, peer, what, limit}, seen, 0);
+  if (!condition) [[unlikely]]
+    giveUp(watch, {layout::WaitKind::misuse, peer, what, limit}, seen, 0);
 }
 
 }  // namespace MSCCLPP_BACKEND

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reduction operations. Each combines two accumulators with `op(a, b)` and turns the total of `count` contributions into
-// the result with `finish`. A user's own operation is any type with these two members.
+// Reduction operations. Each combines two accumulators with `op(a, b)` and turns the total of `count` contributions
+// into the result with `finish`. A user's own operation is any type with these two members.
 //
 // Integers wrap; Avg of integers truncates toward zero; Min and Max of floats give NaN when any contribution is NaN.
 #pragma once
@@ -28,7 +28,8 @@ namespace detail {
 
 // Signed overflow is undefined in C++ and wraps on every machine: compute unsigned.
 template <class A>
-using WrappingOf = typename std::conditional_t<std::is_integral_v<A>, std::make_unsigned<A>, std::type_identity<A>>::type;
+using WrappingOf =
+    typename std::conditional_t<std::is_integral_v<A>, std::make_unsigned<A>, std::type_identity<A>>::type;
 
 }  // namespace detail
 

@@ -28,7 +28,7 @@ struct Vector {
 template <class T, unsigned N, class F>
 MSCCLPP_HOST_DEVICE constexpr auto map(Vector<T, N> const& v, F&& f) {
   Vector<decltype(f(v[0])), N> result{};
-MSCCLPP_UNROLL
+  MSCCLPP_UNROLL
   for (unsigned i = 0; i < N; ++i) result[i] = f(v[i]);
   return result;
 }
@@ -36,7 +36,7 @@ MSCCLPP_UNROLL
 template <class T, unsigned N, class F>
 MSCCLPP_HOST_DEVICE constexpr auto map(Vector<T, N> const& a, Vector<T, N> const& b, F&& f) {
   Vector<decltype(f(a[0], b[0])), N> result{};
-MSCCLPP_UNROLL
+  MSCCLPP_UNROLL
   for (unsigned i = 0; i < N; ++i) result[i] = f(a[i], b[i]);
   return result;
 }
@@ -44,7 +44,7 @@ MSCCLPP_UNROLL
 template <class To, class From, unsigned N>
 MSCCLPP_HOST_DEVICE constexpr Vector<To, N> convert(Vector<From, N> const& v) {
   Vector<To, N> result{};
-MSCCLPP_UNROLL
+  MSCCLPP_UNROLL
   for (unsigned i = 0; i < N; ++i) result[i] = convertNumber<To>(v[i]);
   return result;
 }
@@ -79,7 +79,8 @@ MSCCLPP_HOST_DEVICE constexpr Vector<T, N> operator*(Vector<T, N> const& v, std:
   return map(v, [scalar](T x) { return static_cast<T>(x * scalar); });
 }
 
-// `Words` 32-bit words that move as one access and hold whole elements. May alias: it stands for whatever a buffer holds.
+// `Words` 32-bit words that move as one access and hold whole elements. May alias: it stands for whatever a buffer
+// holds.
 template <unsigned Words>
 struct alignas(Words * 4) [[gnu::may_alias]] Payload {
   std::uint32_t word[Words];

@@ -5,8 +5,8 @@
 //
 // `PayloadReader` and `PayloadWriter` decide once whether the buffer allows accesses of `Granule` bytes. Where it does,
 // whole payloads move in such accesses; at a ragged end, or in a misaligned buffer, elements move one by one. Elements
-// past the end read as zero and are not written. A `Window` is the part of the buffer that a tile lies in: with it, each
-// access needs 32-bit arithmetic only, which counts in kernels of a few hundred instructions.
+// past the end read as zero and are not written. A `Window` is the part of the buffer that a tile lies in: with it,
+// each access needs 32-bit arithmetic only, which counts in kernels of a few hundred instructions.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ inline namespace MSCCLPP_BACKEND {
 
 template <class T>
 struct Window {
-  T* data;               // its first element
-  std::uint32_t bytes;   // that may be accessed from there
+  T* data;              // its first element
+  std::uint32_t bytes;  // that may be accessed from there
 };
 
 namespace impl {
@@ -59,8 +59,8 @@ class PayloadAccess {
   bool aligned_;
 };
 
-// Element by element. Out of line: hot kernels must stay small enough for the instruction cache, and these run at ragged
-// ends and in misaligned buffers only.
+// Element by element. Out of line: hot kernels must stay small enough for the instruction cache, and these run at
+// ragged ends and in misaligned buffers only.
 template <class T, unsigned Words>
 MSCCLPP_COLD_DEVICE Payload<Words> readRagged(T const* data, std::uint32_t bytes, std::uint32_t offset) {
   ElementsOf<T, Words> elements;

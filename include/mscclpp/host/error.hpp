@@ -11,14 +11,14 @@
 namespace mscclpp {
 
 enum class ErrorCode {
-  invalidUsage,    // the caller's argument or call order is wrong
-  systemError,     // the operating system refused; the message holds errno's text
-  deviceError,     // the CUDA runtime or driver, or the simulated machine, refused
-  remoteError,     // another rank failed or left
-  timeout,         // a time limit passed; the message says who waited for what
-  aborted,         // another waiter gave up first
-  unsupported,     // this machine or build lacks what was asked for
-  internalError,   // a defect of this library
+  invalidUsage,   // the caller's argument or call order is wrong
+  systemError,    // the operating system refused; the message holds errno's text
+  deviceError,    // the CUDA runtime or driver, or the simulated machine, refused
+  remoteError,    // another rank failed or left
+  timeout,        // a time limit passed; the message says who waited for what
+  aborted,        // another waiter gave up first
+  unsupported,    // this machine or build lacks what was asked for
+  internalError,  // a defect of this library
 };
 
 // Not called toString: doctest would find it by argument-dependent lookup and could not use it.

@@ -5,9 +5,9 @@
 //   launch(stream, {.blocks = 4, .threads = 128}, MyKernel{}, arguments...);    a type with a device operator() const
 //   launch(stream, {.blocks = 4, .threads = 128}, myKernel, arguments...);      a __global__ function
 //
-// Arguments are converted to the kernel's parameter types and copied; a parameter taken by const reference is read where
-// the copy lies, so handles with large tables should be taken so. Returns at once; the kernel runs in stream order.
-// Throws Error(invalidUsage) for an impossible shape and Error(deviceError) when the machine refuses.
+// Arguments are converted to the kernel's parameter types and copied; a parameter taken by const reference is read
+// where the copy lies, so handles with large tables should be taken so. Returns at once; the kernel runs in stream
+// order. Throws Error(invalidUsage) for an impossible shape and Error(deviceError) when the machine refuses.
 #pragma once
 
 #include <functional>
@@ -44,9 +44,9 @@ struct CallSignature<void (*)(P...)> {
 
 inline void checkShape(LaunchShape const& shape) {
   if (shape.blocks == 0 || shape.threads == 0 || shape.threads > 1024) {
-    throw Error(ErrorCode::invalidUsage,
-                "launch: " + std::to_string(shape.blocks) + " blocks of " + std::to_string(shape.threads) +
-                    " threads; a grid has at least 1 block, a block 1 to 1024 threads");
+    throw Error(ErrorCode::invalidUsage, "launch: " + std::to_string(shape.blocks) + " blocks of " +
+                                             std::to_string(shape.threads) +
+                                             " threads; a grid has at least 1 block, a block 1 to 1024 threads");
   }
 }
 
@@ -69,12 +69,12 @@ void launch(Stream const& stream, LaunchShape const& shape, Kernel&& kernel, Arg
                 "launch: give one argument for each parameter of the kernel");
   mscclpp::detail::checkShape(shape);
   if (stream.device().kind != kernelDevice) {
-    throw Error(ErrorCode::invalidUsage,
-                "launch: this kernel was compiled for one kind of machine and the stream belongs to another; compile it "
-                "with nvcc for GPUs, with another compiler for the simulated machine");
+    throw Error(
+        ErrorCode::invalidUsage,
+        "launch: this kernel was compiled for one kind of machine and the stream belongs to another; compile it "
+        "with nvcc for GPUs, with another compiler for the simulated machine");
   }
-  arch::launchKernel(stream, shape, K(std::forward<Kernel>(kernel)),
-                     Parameters(std::forward<Arguments>(arguments)...));
+  arch::launchKernel(stream, shape, K(std::forward<Kernel>(kernel)), Parameters(std::forward<Arguments>(arguments)...));
 }
 
 }  // namespace MSCCLPP_BACKEND

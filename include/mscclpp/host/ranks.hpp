@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ranks as threads of this process: the shortest way to a running program on one machine, for examples, tests and tools.
-// Programs with a process per rank use bootstrapFromEnvironment() (launcher.hpp) instead; the code of a rank is the same.
+// Ranks as threads of this process: the shortest way to a running program on one machine, for examples, tests and
+// tools. Programs with a process per rank use bootstrapFromEnvironment() (launcher.hpp) instead; the code of a rank is
+// the same.
 #pragma once
 
 #include <functional>

@@ -25,12 +25,12 @@ struct DeviceProperties {
   int computeMajor = 0;
   int computeMinor = 0;
   std::size_t memoryBytes = 0;
-  std::string busId;   // the same in every process, which may number the devices differently; may be empty
+  std::string busId;  // the same in every process, which may number the devices differently; may be empty
 };
 
 enum class MemoryKind : std::uint8_t {
-  standard,    // cudaMalloc; shared with other processes by CUDA IPC
-  shareable,   // virtual memory management; shared by file descriptor
+  standard,   // cudaMalloc; shared with other processes by CUDA IPC
+  shareable,  // virtual memory management; shared by file descriptor
 };
 
 struct Allocation {

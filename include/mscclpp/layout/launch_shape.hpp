@@ -9,10 +9,10 @@ namespace mscclpp {
 
 struct LaunchShape {
   unsigned blocks = 1;
-  unsigned threads = 32;              // per block, 1 to 1024
-  std::size_t dynamicShared = 0;      // bytes per block
-  bool overlapPrevious = false;       // programmatic dependent launch: the kernel may start before the one ahead of it
-                                      // in the stream has ended, and itself calls waitForPreviousKernel()
+  unsigned threads = 32;          // per block, 1 to 1024
+  std::size_t dynamicShared = 0;  // bytes per block
+  bool overlapPrevious = false;   // programmatic dependent launch: the kernel may start before the one ahead of it
+                                  // in the stream has ended, and itself calls waitForPreviousKernel()
 };
 
 }  // namespace mscclpp

@@ -13,11 +13,11 @@
 namespace mscclpp::layout {
 
 struct TeamHandle {
-  std::int32_t rank;                     // of this process in the team
-  std::int32_t size;                     // ranks in the team
-  Watch* watch;                          // of this rank
-  WorkspaceLayout layout;                // the same on every rank
-  std::byte* workspaces[maxTeamSize];    // by rank; [rank] is the own one, entries from `size` on are null
+  std::int32_t rank;                   // of this process in the team
+  std::int32_t size;                   // ranks in the team
+  Watch* watch;                        // of this rank
+  WorkspaceLayout layout;              // the same on every rank
+  std::byte* workspaces[maxTeamSize];  // by rank; [rank] is the own one, entries from `size` on are null
 };
 
 }  // namespace mscclpp::layout

@@ -15,26 +15,26 @@ namespace mscclpp::layout {
 
 enum class WaitKind : std::uint32_t {
   none = 0,
-  semaphore = 1,     // channel signal from `peer`; values are counts
-  packet = 2,        // packet of `peer`; values are flags, `channel` is the slot
-  teamSignal = 3,    // stage of a collective published by `peer`; values are epochs, `channel` is the phase
-  gridBarrier = 4,   // blocks of this grid; values are generations
-  teamBarrier = 5,   // all ranks of a team; values are epochs
-  proxy = 6,         // host proxy; values are FIFO positions
-  misuse = 7,        // not a wait: a launch that the kernel refuses; `expected` is the limit, `seen` what it got
+  semaphore = 1,    // channel signal from `peer`; values are counts
+  packet = 2,       // packet of `peer`; values are flags, `channel` is the slot
+  teamSignal = 3,   // stage of a collective published by `peer`; values are epochs, `channel` is the phase
+  gridBarrier = 4,  // blocks of this grid; values are generations
+  teamBarrier = 5,  // all ranks of a team; values are epochs
+  proxy = 6,        // host proxy; values are FIFO positions
+  misuse = 7,       // not a wait: a launch that the kernel refuses; `expected` is the limit, `seen` what it got
 };
 
 // What a kernel refused, as `channel` of a report of kind `misuse`.
 enum class Misuse : std::uint64_t {
-  remoteRange = 0,      // a put or get ends past the peer's buffer: `expected` bytes are there, `seen` is the end
-  localRange = 1,       // the same for this rank's buffer
-  packetRange = 2,      // the same for the packet buffer
-  teamSize = 3,         // a collective compiled for `expected` ranks got a team of `seen`
-  blockCount = 4,       // the workspace serves `expected` blocks, the launch has `seen`
-  workspaceBytes = 5,   // the workspace's region holds `expected` bytes, `seen` is the least that is needed
-  blockThreads = 6,     // the block has `seen` threads, `expected` is the least
-  countMismatch = 7,    // the input has `expected` elements, the output `seen`
-  alignment = 8,        // an address is `seen` bytes past a multiple of `expected`, the element's size
+  remoteRange = 0,     // a put or get ends past the peer's buffer: `expected` bytes are there, `seen` is the end
+  localRange = 1,      // the same for this rank's buffer
+  packetRange = 2,     // the same for the packet buffer
+  teamSize = 3,        // a collective compiled for `expected` ranks got a team of `seen`
+  blockCount = 4,      // the workspace serves `expected` blocks, the launch has `seen`
+  workspaceBytes = 5,  // the workspace's region holds `expected` bytes, `seen` is the least that is needed
+  blockThreads = 6,    // the block has `seen` threads, `expected` is the least
+  countMismatch = 7,   // the input has `expected` elements, the output `seen`
+  alignment = 8,       // an address is `seen` bytes past a multiple of `expected`, the element's size
 };
 
 // What a wait is for, in the terms of WaitReport.
@@ -46,13 +46,13 @@ struct WaitFor {
 };
 
 struct WaitReport {
-  std::uint32_t complete;   // 1 once the other fields are written
+  std::uint32_t complete;  // 1 once the other fields are written
   WaitKind kind;
-  std::int32_t rank;        // who waited
-  std::int32_t peer;        // for whom; -1: nobody in particular
+  std::int32_t rank;  // who waited
+  std::int32_t peer;  // for whom; -1: nobody in particular
   std::uint32_t block;
   std::uint32_t thread;
-  std::uint64_t channel;    // which one, by its kind's own numbering
+  std::uint64_t channel;  // which one, by its kind's own numbering
   std::uint64_t expected;
   std::uint64_t seen;
   std::uint64_t waitedNs;
@@ -61,10 +61,10 @@ struct WaitReport {
 inline constexpr std::uint32_t maxWaitReports = 32;
 
 struct Watch {
-  std::uint32_t abort;         // non-zero: every waiter leaves as soon as it looks
-  std::int32_t rank;           // rank that owns this watch
-  std::uint64_t limitNs;       // longest single wait; 0: no limit
-  std::uint32_t reportCount;   // reports begun; those past `maxWaitReports` are counted, not kept
+  std::uint32_t abort;        // non-zero: every waiter leaves as soon as it looks
+  std::int32_t rank;          // rank that owns this watch
+  std::uint64_t limitNs;      // longest single wait; 0: no limit
+  std::uint32_t reportCount;  // reports begun; those past `maxWaitReports` are counted, not kept
   std::uint32_t reserved;
   WaitReport reports[maxWaitReports];
 };

@@ -47,13 +47,13 @@ struct WorkspaceLayout {
   std::uint32_t ranks;
   std::uint64_t lines;
   std::uint64_t packets;
-  std::uint32_t lineSlice;        // bytes of one block's part of one half, a multiple of 128
+  std::uint32_t lineSlice;  // bytes of one block's part of one half, a multiple of 128
   std::uint32_t packetSlice;
   std::uint32_t stageSlice;
   std::uint32_t reserved;
-  std::uint64_t signals;          // uint64[phases][blocks][ranks]: last epoch that the rank has published to this block
+  std::uint64_t signals;  // uint64[phases][blocks][ranks]: last epoch that the rank has published to this block
   std::uint64_t stage;
-  std::uint64_t gridBarrier;      // uint32[2]: arrivals, generation
+  std::uint64_t gridBarrier;  // uint32[2]: arrivals, generation
   std::uint64_t total;
 
   // uint64[blocks] at the very start: rounds done so far; equal for all blocks between kernels.

@@ -36,12 +36,14 @@ class AllReduce {
   MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out, Epilogue const& epilogue = {}) const {
     static_assert(std::same_as<std::remove_const_t<In>, T>, "AllReduce: input and output have the same element type");
     static_assert(Number<T>, "AllReduce: elements are float, double, Half, BFloat16, FP8 or integers of 8 to 64 bits");
-    static_assert(sizeof(T) <= Tr::granule, "AllReduce: elements of this type do not fit into a packet of this transport");
+    static_assert(sizeof(T) <= Tr::granule,
+                  "AllReduce: elements of this type do not fit into a packet of this transport");
     using A = std::conditional_t<std::is_void_v<Acc>, DefaultAccumulator<T>, Acc>;
     require(Ranks == 0 || team_.size == Ranks, team_.watch, -1, std::uint64_t(layout::Misuse::teamSize),
             static_cast<std::uint64_t>(Ranks), static_cast<std::uint64_t>(team_.size));
     require(in.count == out.count, team_.watch, -1, std::uint64_t(layout::Misuse::countMismatch), in.count, out.count);
-    auto const astray = (reinterpret_cast<std::uintptr_t>(in.data) | reinterpret_cast<std::uintptr_t>(out.data)) % sizeof(T);
+    auto const astray =
+        (reinterpret_cast<std::uintptr_t>(in.data) | reinterpret_cast<std::uintptr_t>(out.data)) % sizeof(T);
     require(astray == 0, team_.watch, -1, std::uint64_t(layout::Misuse::alignment), sizeof(T), astray);
     Schedule::template run<Tr, Reduction<T, A, Op, Ranks>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out,
                                                                   epilogue);

@@ -28,7 +28,7 @@ struct TwoShot {
     constexpr unsigned U = Tr::unroll;
     constexpr unsigned W = Tr::words;
     // Peers whose payloads are in registers together; it pays to begin all reads before the first store.
-    constexpr int ahead = Ranks > 1 && (Ranks - 1) * U <= 8 ? Ranks - 1 : 1;
+    constexpr int ahead = Ranks > 1 && (Ranks - 1) * static_cast<int>(U) <= 8 ? Ranks - 1 : 1;
     int const ranks = Ranks != 0 ? Ranks : team.size;
     auto const rank = static_cast<unsigned>(team.rank);
     auto const resultRow = static_cast<unsigned>(ranks);
@@ -83,14 +83,13 @@ struct TwoShot {
       session.exchange(0);
 
       auto const ownOffset = offsetOf(team.rank);
-      reduceShare<Tr, R>(team, session, reader, mine, ownOffset,
-                         [&](unsigned i, Payload<W> const& result) {
-                           MSCCLPP_UNROLL
-                           for (int distance = 1; distance < ranks; ++distance) {
-                             session.put(peerAt(distance), resultRow + rank, mine.slot[i], result, mine.active[i]);
-                           }
-                           if (mine.valid[i]) store<Tr, R>(writer, epilogue, result, ownOffset, mine.slot[i]);
-                         });
+      reduceShare<Tr, R>(team, session, reader, mine, ownOffset, [&](unsigned i, Payload<W> const& result) {
+        MSCCLPP_UNROLL
+        for (int distance = 1; distance < ranks; ++distance) {
+          session.put(peerAt(distance), resultRow + rank, mine.slot[i], result, mine.active[i]);
+        }
+        if (mine.valid[i]) store<Tr, R>(writer, epilogue, result, ownOffset, mine.slot[i]);
+      });
       session.exchange(1);
 
       MSCCLPP_UNROLL

@@ -23,7 +23,7 @@ struct MemoryTransport {
   static constexpr unsigned granule = 16;
   static constexpr unsigned slotsPerGroup = 1;
   static constexpr unsigned unroll = Unroll;
-  static constexpr unsigned batch = Unroll % 2 == 0 ? 2 : 1;   // payloads folded together; bounded by registers
+  static constexpr unsigned batch = Unroll % 2 == 0 ? 2 : 1;  // payloads folded together; bounded by registers
 
   template <class U>
   MSCCLPP_DEVICE static constexpr U dataOffset(U slot) {
@@ -40,8 +40,7 @@ struct MemoryTransport {
   template <BlockSet B>
   class Session {
    public:
-    MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows)
-        : team_(team), blocks_(blocks) {
+    MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows) : team_(team), blocks_(blocks) {
       rowSlots_ = team.layout.stageSlice / rows / 128 * (128 / slotBytes);
       require(rowSlots_ != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), team.layout.stageSlice,
               std::uint64_t{128} * rows);

@@ -20,7 +20,7 @@ template <PacketFormat P, unsigned Unroll = 1>
 struct PacketTransport : P {
   using Format = P;
   static constexpr unsigned unroll = Unroll;
-  static constexpr unsigned batch = Unroll;    // payloads folded together
+  static constexpr unsigned batch = Unroll;  // payloads folded together
 
   // For the host: with this much each block takes a whole tile in one round.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,
@@ -34,8 +34,7 @@ struct PacketTransport : P {
   template <BlockSet B>
   class Session {
    public:
-    MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows)
-        : team_(team), blocks_(blocks) {
+    MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows) : team_(team), blocks_(blocks) {
       rowSlots_ = slice() / rows / 128 * (128 / P::slotBytes);
       require(rowSlots_ != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), slice(),
               std::uint64_t{128} * rows);

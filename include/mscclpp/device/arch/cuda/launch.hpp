@@ -18,7 +18,8 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace arch {
 
-// A kernel type may bound its block size, which leaves more registers to each thread: static constexpr unsigned maxThreads.
+// A kernel type may bound its block size, which leaves more registers to each thread: static constexpr unsigned
+// maxThreads.
 template <class Kernel>
 constexpr unsigned maxThreadsOf() {
   if constexpr (requires { Kernel::maxThreads; }) {
@@ -62,8 +63,8 @@ ArgumentList<First, Rest...> argumentList(First const& first, Rest const&... res
 
 inline void checkCuda(cudaError_t code, char const* operation) {
   if (code == cudaSuccess) return;
-  throw Error(ErrorCode::deviceError, std::string(operation) + ": " + cudaGetErrorName(code) + ": " +
-                                          cudaGetErrorString(code));
+  throw Error(ErrorCode::deviceError,
+              std::string(operation) + ": " + cudaGetErrorName(code) + ": " + cudaGetErrorString(code));
 }
 
 template <class Kernel, class... P>

@@ -20,28 +20,28 @@ namespace arch {
 
 // PTX names order and scope inside the instruction, so each combination is its own text. These two macros only spell
 // them out; they exist in this file alone.
-#define MSCCLPP_PTX_SCOPE(ORDER, EMIT)                                  \
-  if constexpr (S == Scope::block) {                                    \
-    EMIT(ORDER, "cta");                                                 \
-  } else if constexpr (S == Scope::device) {                            \
-    EMIT(ORDER, "gpu");                                                 \
-  } else {                                                              \
-    EMIT(ORDER, "sys");                                                 \
+#define MSCCLPP_PTX_SCOPE(ORDER, EMIT)       \
+  if constexpr (S == Scope::block) {         \
+    EMIT(ORDER, "cta");                      \
+  } else if constexpr (S == Scope::device) { \
+    EMIT(ORDER, "gpu");                      \
+  } else {                                   \
+    EMIT(ORDER, "sys");                      \
   }
 
-#define MSCCLPP_PTX_ORDER(EMIT)                   \
-  if constexpr (O == Order::relaxed) {            \
-    MSCCLPP_PTX_SCOPE("relaxed", EMIT)            \
-  } else if constexpr (O == Order::acquire) {     \
-    MSCCLPP_PTX_SCOPE("acquire", EMIT)            \
-  } else if constexpr (O == Order::release) {     \
-    MSCCLPP_PTX_SCOPE("release", EMIT)            \
-  } else {                                        \
-    MSCCLPP_PTX_SCOPE("acq_rel", EMIT)            \
+#define MSCCLPP_PTX_ORDER(EMIT)               \
+  if constexpr (O == Order::relaxed) {        \
+    MSCCLPP_PTX_SCOPE("relaxed", EMIT)        \
+  } else if constexpr (O == Order::acquire) { \
+    MSCCLPP_PTX_SCOPE("acquire", EMIT)        \
+  } else if constexpr (O == Order::release) { \
+    MSCCLPP_PTX_SCOPE("release", EMIT)        \
+  } else {                                    \
+    MSCCLPP_PTX_SCOPE("acq_rel", EMIT)        \
   }
 
 template <class T>
-concept Word = std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8);
+concept Word = (sizeof(T) == 4 || sizeof(T) == 8) && std::is_trivially_copyable_v<T>;
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -51,10 +51,10 @@ MSCCLPP_DEVICE T load(T const* address) {
   static_assert(O == Order::relaxed || O == Order::acquire, "a load is relaxed or acquire");
   static_assert(S != Scope::thread, "a load that only its own thread relies on is a plain read");
   BitsOf<T> bits;
-#define MSCCLPP_PTX_LOAD(ORDER, SCOPE)                                                                               \
-  if constexpr (sizeof(T) == 4)                                                                                      \
-    asm volatile("ld." ORDER "." SCOPE ".global.b32 %0, [%1];" : "=r"(bits) : "l"(address) : "memory");             \
-  else                                                                                                               \
+#define MSCCLPP_PTX_LOAD(ORDER, SCOPE)                                                                  \
+  if constexpr (sizeof(T) == 4)                                                                         \
+    asm volatile("ld." ORDER "." SCOPE ".global.b32 %0, [%1];" : "=r"(bits) : "l"(address) : "memory"); \
+  else                                                                                                  \
     asm volatile("ld." ORDER "." SCOPE ".global.b64 %0, [%1];" : "=l"(bits) : "l"(address) : "memory")
   if constexpr (O == Order::relaxed) {
     MSCCLPP_PTX_SCOPE("relaxed", MSCCLPP_PTX_LOAD)
@@ -70,10 +70,10 @@ MSCCLPP_DEVICE void store(T* address, std::type_identity_t<T> value) {
   static_assert(O == Order::relaxed || O == Order::release, "a store is relaxed or release");
   static_assert(S != Scope::thread, "a store that only its own thread relies on is a plain write");
   auto const bits = bitCast<BitsOf<T>>(value);
-#define MSCCLPP_PTX_STORE(ORDER, SCOPE)                                                                              \
-  if constexpr (sizeof(T) == 4)                                                                                      \
-    asm volatile("st." ORDER "." SCOPE ".global.b32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");               \
-  else                                                                                                               \
+#define MSCCLPP_PTX_STORE(ORDER, SCOPE)                                                               \
+  if constexpr (sizeof(T) == 4)                                                                       \
+    asm volatile("st." ORDER "." SCOPE ".global.b32 [%0], %1;" ::"l"(address), "r"(bits) : "memory"); \
+  else                                                                                                \
     asm volatile("st." ORDER "." SCOPE ".global.b64 [%0], %1;" ::"l"(address), "l"(bits) : "memory")
   if constexpr (O == Order::relaxed) {
     MSCCLPP_PTX_SCOPE("relaxed", MSCCLPP_PTX_STORE)
@@ -84,17 +84,20 @@ MSCCLPP_DEVICE void store(T* address, std::type_identity_t<T> value) {
 }
 
 template <Order O, Scope S, Word T>
-  requires std::is_integral_v<T>
-MSCCLPP_DEVICE T fetchAdd(T* address, std::type_identity_t<T> value) {
+requires std::is_integral_v<T> MSCCLPP_DEVICE T fetchAdd(T* address, std::type_identity_t<T> value) {
   BitsOf<T> previous;
   auto const bits = static_cast<BitsOf<T>>(value);
-#define MSCCLPP_PTX_ADD(ORDER, SCOPE)                                                                                \
-  if constexpr (sizeof(T) == 4)                                                                                      \
-    asm volatile("atom." ORDER "." SCOPE ".global.add.u32 %0, [%1], %2;"                                            \
-                 : "=r"(previous) : "l"(address), "r"(bits) : "memory");                                            \
-  else                                                                                                               \
-    asm volatile("atom." ORDER "." SCOPE ".global.add.u64 %0, [%1], %2;"                                            \
-                 : "=l"(previous) : "l"(address), "l"(bits) : "memory")
+#define MSCCLPP_PTX_ADD(ORDER, SCOPE)                                    \
+  if constexpr (sizeof(T) == 4)                                          \
+    asm volatile("atom." ORDER "." SCOPE ".global.add.u32 %0, [%1], %2;" \
+                 : "=r"(previous)                                        \
+                 : "l"(address), "r"(bits)                               \
+                 : "memory");                                            \
+  else                                                                   \
+    asm volatile("atom." ORDER "." SCOPE ".global.add.u64 %0, [%1], %2;" \
+                 : "=l"(previous)                                        \
+                 : "l"(address), "l"(bits)                               \
+                 : "memory")
   MSCCLPP_PTX_ORDER(MSCCLPP_PTX_ADD)
 #undef MSCCLPP_PTX_ADD
   return static_cast<T>(previous);
@@ -102,14 +105,13 @@ MSCCLPP_DEVICE T fetchAdd(T* address, std::type_identity_t<T> value) {
 
 // Like fetchAdd, without the answer: the memory does the addition and nobody waits for it.
 template <Order O, Scope S, Word T>
-  requires std::is_integral_v<T>
-MSCCLPP_DEVICE void reduceAdd(T* address, std::type_identity_t<T> value) {
+requires std::is_integral_v<T> MSCCLPP_DEVICE void reduceAdd(T* address, std::type_identity_t<T> value) {
   static_assert(O == Order::relaxed || O == Order::release, "a reduction is relaxed or release");
   auto const bits = static_cast<BitsOf<T>>(value);
-#define MSCCLPP_PTX_REDUCE(ORDER, SCOPE)                                                                             \
-  if constexpr (sizeof(T) == 4)                                                                                      \
-    asm volatile("red." ORDER "." SCOPE ".global.add.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");          \
-  else                                                                                                               \
+#define MSCCLPP_PTX_REDUCE(ORDER, SCOPE)                                                                   \
+  if constexpr (sizeof(T) == 4)                                                                            \
+    asm volatile("red." ORDER "." SCOPE ".global.add.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory"); \
+  else                                                                                                     \
     asm volatile("red." ORDER "." SCOPE ".global.add.u64 [%0], %1;" ::"l"(address), "l"(bits) : "memory")
   if constexpr (O == Order::relaxed) {
     MSCCLPP_PTX_SCOPE("relaxed", MSCCLPP_PTX_REDUCE)
@@ -123,13 +125,17 @@ template <Order O, Scope S, Word T>
 MSCCLPP_DEVICE T exchange(T* address, std::type_identity_t<T> value) {
   BitsOf<T> previous;
   auto const bits = bitCast<BitsOf<T>>(value);
-#define MSCCLPP_PTX_EXCHANGE(ORDER, SCOPE)                                                                           \
-  if constexpr (sizeof(T) == 4)                                                                                      \
-    asm volatile("atom." ORDER "." SCOPE ".global.exch.b32 %0, [%1], %2;"                                           \
-                 : "=r"(previous) : "l"(address), "r"(bits) : "memory");                                            \
-  else                                                                                                               \
-    asm volatile("atom." ORDER "." SCOPE ".global.exch.b64 %0, [%1], %2;"                                           \
-                 : "=l"(previous) : "l"(address), "l"(bits) : "memory")
+#define MSCCLPP_PTX_EXCHANGE(ORDER, SCOPE)                                \
+  if constexpr (sizeof(T) == 4)                                           \
+    asm volatile("atom." ORDER "." SCOPE ".global.exch.b32 %0, [%1], %2;" \
+                 : "=r"(previous)                                         \
+                 : "l"(address), "r"(bits)                                \
+                 : "memory");                                             \
+  else                                                                    \
+    asm volatile("atom." ORDER "." SCOPE ".global.exch.b64 %0, [%1], %2;" \
+                 : "=l"(previous)                                         \
+                 : "l"(address), "l"(bits)                                \
+                 : "memory")
   MSCCLPP_PTX_ORDER(MSCCLPP_PTX_EXCHANGE)
 #undef MSCCLPP_PTX_EXCHANGE
   return bitCast<T>(previous);
@@ -141,13 +147,17 @@ MSCCLPP_DEVICE bool compareExchange(T* address, T& expected, std::type_identity_
   BitsOf<T> found;
   auto const wanted = bitCast<BitsOf<T>>(expected);
   auto const bits = bitCast<BitsOf<T>>(desired);
-#define MSCCLPP_PTX_COMPARE(ORDER, SCOPE)                                                                            \
-  if constexpr (sizeof(T) == 4)                                                                                      \
-    asm volatile("atom." ORDER "." SCOPE ".global.cas.b32 %0, [%1], %2, %3;"                                        \
-                 : "=r"(found) : "l"(address), "r"(wanted), "r"(bits) : "memory");                                  \
-  else                                                                                                               \
-    asm volatile("atom." ORDER "." SCOPE ".global.cas.b64 %0, [%1], %2, %3;"                                        \
-                 : "=l"(found) : "l"(address), "l"(wanted), "l"(bits) : "memory")
+#define MSCCLPP_PTX_COMPARE(ORDER, SCOPE)                                    \
+  if constexpr (sizeof(T) == 4)                                              \
+    asm volatile("atom." ORDER "." SCOPE ".global.cas.b32 %0, [%1], %2, %3;" \
+                 : "=r"(found)                                               \
+                 : "l"(address), "r"(wanted), "r"(bits)                      \
+                 : "memory");                                                \
+  else                                                                       \
+    asm volatile("atom." ORDER "." SCOPE ".global.cas.b64 %0, [%1], %2, %3;" \
+                 : "=l"(found)                                               \
+                 : "l"(address), "l"(wanted), "l"(bits)                      \
+                 : "memory")
   MSCCLPP_PTX_ORDER(MSCCLPP_PTX_COMPARE)
 #undef MSCCLPP_PTX_COMPARE
   expected = bitCast<T>(found);

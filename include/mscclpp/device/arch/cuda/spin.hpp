@@ -25,7 +25,8 @@ class Spin {
   // Called after the condition was found false; false once the wait has to be given up. What is awaited, and the value
   // seen, are for the simulated machine, which shows them while the wait lasts.
   MSCCLPP_DEVICE bool again(layout::WaitFor const&, std::uint64_t) {
-    if (++spins_ % spinsPerLook != 0) [[likely]] return true;
+    if (++spins_ % spinsPerLook != 0) [[likely]]
+      return true;
     auto const now = nanoseconds();
     if (start_ == 0) start_ = now;
     if (watch_ == nullptr) {

@@ -21,7 +21,7 @@ inline namespace MSCCLPP_BACKEND {
 namespace arch {
 
 template <class T>
-concept Word = std::is_trivially_copyable_v<T> &&(sizeof(T) == 4 || sizeof(T) == 8);
+concept Word = (sizeof(T) == 4 || sizeof(T) == 8) && std::is_trivially_copyable_v<T>;
 
 template <Order O>
 inline constexpr std::memory_order hostOrder = O == Order::relaxed          ? std::memory_order_relaxed
