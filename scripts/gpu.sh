@@ -115,11 +115,13 @@ if [ "$bench" = yes ]; then
   if [ -z "${MSCCLPP_COMMIT:-}" ] && [ -n "$(git status --porcelain --untracked-files=no 2>/dev/null)" ]; then
     commit="$commit with uncommitted changes"
   fi
-  command=("$build/bench/mscclpp-bench" --device=cuda --collective=allreduce --algorithm=all "${bench_arguments[@]}")
-  table=$build/bench.txt
   bench_status=0
-  # Its table is standard output; progress goes to the terminal.
-  timeout --kill-after=10 540 "${command[@]}" | tee "$table" || bench_status=$?
+  # What the library chooses, then each algorithm by itself. The tables are standard output; progress goes to the terminal.
+  for algorithm in auto all; do
+    command=("$build/bench/mscclpp-bench" --device=cuda --collective=allreduce "--algorithm=$algorithm" "${bench_arguments[@]}")
+    printf '%s\n' "${command[*]}" >"$build/command-$algorithm.txt"
+    timeout --kill-after=10 270 "${command[@]}" | tee "$build/bench-$algorithm.txt" || bench_status=$?
+  done
   if [ "$bench_status" -ne 0 ]; then
     warn "the benchmark ended with status $bench_status; no results are written"
     status=1
@@ -137,10 +139,12 @@ if [ "$bench" = yes ]; then
       printf '| driver, CUDA | %s, nvcc %s |\n' "$driver" "$nvcc"
       printf '| compiler | %s |\n' "$("${CXX:-g++}" --version | sed -n 1p)"
       printf '| switch multicast | off, also in NCCL (NCCL_NVLS_ENABLE=0) |\n'
-      printf '| command | `%s` |\n\n' "${command[*]}"
-      printf '```\n'
-      cat "$table"
-      printf '```\n\nLinks between the GPUs:\n\n```\n'
+      for algorithm in auto all; do
+        printf '\n`%s`\n\n```\n' "$(cat "$build/command-$algorithm.txt")"
+        cat "$build/bench-$algorithm.txt"
+        printf '```\n'
+      done
+      printf '\nLinks between the GPUs:\n\n```\n'
       nvidia-smi topo -m 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' || true
       printf '```\n'
     } >"$file"
