@@ -51,53 +51,32 @@ inline namespace MSCCLPP_BACKEND {
 
 namespace impl {
 
+template <class S, class T>
+struct Composition {
+  using Schedule = S;
+  using Transport = T;
+};
+
 template <AllReduceAlgorithm A>
 struct CompositionOf;
 template <>
-struct CompositionOf<AllReduceAlgorithm::oneShotLL8> {
-  using Schedule = OneShot;
-  using Transport = PacketTransport<LL8>;
-};
+struct CompositionOf<AllReduceAlgorithm::oneShotLL8> : Composition<OneShot, PacketTransport<LL8>> {};
 template <>
-struct CompositionOf<AllReduceAlgorithm::oneShotLL16> {
-  using Schedule = OneShot;
-  using Transport = PacketTransport<LL16>;
-};
+struct CompositionOf<AllReduceAlgorithm::oneShotLL16> : Composition<OneShot, PacketTransport<LL16>> {};
 template <>
-struct CompositionOf<AllReduceAlgorithm::oneShotLL128> {
-  using Schedule = OneShot;
-  using Transport = PacketTransport<LL128>;
-};
+struct CompositionOf<AllReduceAlgorithm::oneShotLL128> : Composition<OneShot, PacketTransport<LL128>> {};
 template <>
-struct CompositionOf<AllReduceAlgorithm::oneShotMemory> {
-  using Schedule = OneShot;
-  using Transport = MemoryTransport<2>;
-};
+struct CompositionOf<AllReduceAlgorithm::oneShotMemory> : Composition<OneShot, MemoryTransport<2>> {};
 template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotLL8> {
-  using Schedule = TwoShot;
-  using Transport = PacketTransport<LL8>;
-};
+struct CompositionOf<AllReduceAlgorithm::twoShotLL8> : Composition<TwoShot, PacketTransport<LL8>> {};
 template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotLL16> {
-  using Schedule = TwoShot;
-  using Transport = PacketTransport<LL16>;
-};
+struct CompositionOf<AllReduceAlgorithm::twoShotLL16> : Composition<TwoShot, PacketTransport<LL16>> {};
 template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotLL128> {
-  using Schedule = TwoShot;
-  using Transport = PacketTransport<LL128>;
-};
+struct CompositionOf<AllReduceAlgorithm::twoShotLL128> : Composition<TwoShot, PacketTransport<LL128>> {};
 template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotMemory> {
-  using Schedule = TwoShot;
-  using Transport = MemoryTransport<4>;
-};
+struct CompositionOf<AllReduceAlgorithm::twoShotMemory> : Composition<TwoShot, MemoryTransport<4>> {};
 template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotMemoryWide> {
-  using Schedule = TwoShot;
-  using Transport = MemoryTransport<8>;
-};
+struct CompositionOf<AllReduceAlgorithm::twoShotMemoryWide> : Composition<TwoShot, MemoryTransport<8>> {};
 
 }  // namespace impl
 

@@ -3,6 +3,8 @@
 // DeviceHandle<C>: what a kernel gets of host class C. `channel.deviceHandle()` converts to it.
 #pragma once
 
+#include <type_traits>
+
 #include "mscclpp/device/memory_channel.hpp"
 #include "mscclpp/device/semaphore.hpp"
 #include "mscclpp/device/team.hpp"
@@ -21,21 +23,13 @@ namespace impl {
 template <class C>
 struct DeviceHandleOf;
 template <>
-struct DeviceHandleOf<MemoryChannel> {
-  using type = MemoryChannelDeviceHandle;
-};
+struct DeviceHandleOf<MemoryChannel> : std::type_identity<MemoryChannelDeviceHandle> {};
 template <>
-struct DeviceHandleOf<BaseMemoryChannel> {
-  using type = BaseMemoryChannelDeviceHandle;
-};
+struct DeviceHandleOf<BaseMemoryChannel> : std::type_identity<BaseMemoryChannelDeviceHandle> {};
 template <>
-struct DeviceHandleOf<MemoryDevice2DeviceSemaphore> {
-  using type = MemoryDevice2DeviceSemaphoreDeviceHandle;
-};
+struct DeviceHandleOf<MemoryDevice2DeviceSemaphore> : std::type_identity<MemoryDevice2DeviceSemaphoreDeviceHandle> {};
 template <>
-struct DeviceHandleOf<Team> {
-  using type = DeviceTeam;
-};
+struct DeviceHandleOf<Team> : std::type_identity<DeviceTeam> {};
 
 }  // namespace impl
 

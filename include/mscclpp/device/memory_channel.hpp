@@ -18,17 +18,8 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-struct BaseMemoryChannelDeviceHandle : layout::SemaphoreHandle {
-  BaseMemoryChannelDeviceHandle() = default;
-  MSCCLPP_HOST_DEVICE BaseMemoryChannelDeviceHandle(layout::SemaphoreHandle const& handle)
-      : layout::SemaphoreHandle(handle) {}
-
-  MSCCLPP_DEVICE void signal() const { MemoryDevice2DeviceSemaphoreDeviceHandle(*this).signal(); }
-  MSCCLPP_DEVICE void relaxedSignal() const { MemoryDevice2DeviceSemaphoreDeviceHandle(*this).relaxedSignal(); }
-  MSCCLPP_DEVICE void wait() const { MemoryDevice2DeviceSemaphoreDeviceHandle(*this).wait(); }
-  MSCCLPP_DEVICE void relaxedWait() const { MemoryDevice2DeviceSemaphoreDeviceHandle(*this).relaxedWait(); }
-  MSCCLPP_DEVICE bool poll() const { return MemoryDevice2DeviceSemaphoreDeviceHandle(*this).poll(); }
-};
+// A channel without memory: its signals alone.
+using BaseMemoryChannelDeviceHandle = MemoryDevice2DeviceSemaphoreDeviceHandle;
 
 struct MemoryChannelDeviceHandle : layout::MemoryChannelHandle {
   MemoryChannelDeviceHandle() = default;
