@@ -20,6 +20,8 @@ TEST_CASE_TEMPLATE_DEFINE("every algorithm reduces ragged counts", A, everyAlgor
   checkAlgorithm<algorithm, BFloat16>({.counts = raggedCounts});
   checkAlgorithm<algorithm, float, Sum, 4>({.counts = raggedCounts, .overlap = true, .seed = 2});
   checkAlgorithm<algorithm, float, Sum, 4>({.counts = {333}, .inPlace = true, .seed = 3});
+  // Blocks that end in the middle of a warp.
+  checkAlgorithm<algorithm, float>({.counts = {1, 2000}, .threads = 100, .seed = 5});
   // Misaligned by one element, and a workspace so small that it takes many rounds.
   checkAlgorithm<algorithm, BFloat16>({.counts = {1, 999}, .offset = 1, .seed = 4});
   checkAlgorithm<algorithm, BFloat16>({.counts = {3000, 50, 3000}, .blocks = 2, .threads = 32, .regionBytes = 4096});
