@@ -21,6 +21,7 @@ struct Proposal {
   std::uint64_t packetBytes;
   std::uint64_t lineBytes;
   std::uint64_t stageBytes;
+  std::uint64_t wholeLines;  // of the sender's own links; the team's answer is that of all
   std::int32_t members[maxTeamSize];
 };
 
@@ -127,9 +128,12 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
   mine.packetBytes = requirement.packetBytes;
   mine.lineBytes = requirement.lineBytes;
   mine.stageBytes = requirement.stageBytes;
+  mine.wholeLines = std::all_of(ranks.begin(), ranks.end(),
+                                [&](int member) { return member == self || communicator.linesArriveWhole(member); });
   std::copy(ranks.begin(), ranks.end(), mine.members);
   auto const bytes = std::as_bytes(std::span<Proposal const, 1>(&mine, 1));
   auto const proposals = gatherAmong(bootstrap, ranks, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  bool wholeLines = true;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     Proposal theirs{};
     if (proposals[i].size() != sizeof theirs) {
@@ -140,12 +144,14 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
     }
     std::memcpy(&theirs, proposals[i].data(), sizeof theirs);
     compare(self, ranks[i], mine, theirs);
+    wholeLines = wholeLines && theirs.wholeLines != 0;
   }
 
   handle_.rank = static_cast<std::int32_t>(place - ranks.begin());
   handle_.size = static_cast<std::int32_t>(ranks.size());
   handle_.watch = shared->watch;
   handle_.layout = layout::WorkspaceLayout::make(mine.ranks, requirement);
+  handle_.layout.wholeLines = wholeLines ? 1 : 0;
   keepAlive_ = shared;
   bool const alone = std::all_of(ranks.begin(), ranks.end(), [&](int member) { return shared->sameProcess(member); });
   RegisteredMemory own;

@@ -34,6 +34,8 @@ std::string refused(layout::WaitReport const& report) {
       return fmt::format("blocks of {} threads: at least {} are needed", report.seen, report.expected);
     case Misuse::countMismatch:
       return fmt::format("an output of {} elements for an input of {}", report.seen, report.expected);
+    case Misuse::tornLines:
+      return "LL128 packets: not every link of the team delivers 128-byte lines whole; use LL8, LL16 or plain memory";
     case Misuse::alignment:
       return fmt::format("a buffer whose address is {} bytes past a multiple of its elements' {} bytes", report.seen,
                          report.expected);

@@ -170,3 +170,28 @@ TEST_CASE("a launch that cannot work is refused with its numbers") {
   INFO(alignment);
   CHECK(contains(alignment, "2 bytes past a multiple"));
 }
+
+#if !defined(__CUDACC__)
+TEST_CASE("LL128 is refused where lines may tear") {
+  layout::WorkspaceRequirement const need{.blocks = 1, .packetBytes = 0, .lineBytes = 1 << 14, .stageBytes = 0};
+  using Lines = AllReduce<OneShot, PacketTransport<LL128>, Sum>;
+  sim::install({.devices = 2, .linesArriveWhole = false});
+  std::string text;
+  forEachRank(2, [&](Rank& rank) {
+    Team team(rank.communicator, need);
+    GpuBuffer<float> buffer(rank.device, 64);
+    launch(rank.stream, {.blocks = 1, .threads = 32}, RefusedKernel<Lines>{}, buffer.data(), buffer.data(), 64u, 64u,
+           team.deviceHandle());
+    try {
+      rank.communicator.synchronize(rank.stream);
+    } catch (Error const& error) {
+      CHECK(error.code() == ErrorCode::invalidUsage);
+      text = error.what();
+    }
+    rank.communicator.bootstrap()->barrier();
+  });
+  sim::install({});
+  INFO(text);
+  CHECK(contains(text, "LL128 packets"));
+}
+#endif

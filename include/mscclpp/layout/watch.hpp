@@ -35,6 +35,7 @@ enum class Misuse : std::uint64_t {
   blockThreads = 6,    // the block has `seen` threads, `expected` is the least
   countMismatch = 7,   // the input has `expected` elements, the output `seen`
   alignment = 8,       // an address is `seen` bytes past a multiple of `expected`, the element's size
+  tornLines = 9,       // LL128 on a team whose links do not deliver 128-byte lines whole
 };
 
 // What a wait is for, in the terms of WaitReport.

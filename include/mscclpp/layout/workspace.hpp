@@ -50,8 +50,8 @@ struct WorkspaceLayout {
   std::uint32_t lineSlice;  // bytes of one block's part of one half, a multiple of 128
   std::uint32_t packetSlice;
   std::uint32_t stageSlice;
-  std::uint32_t reserved;
-  std::uint64_t signals;  // uint64[phases][blocks][ranks]: last epoch that the rank has published to this block
+  std::uint32_t wholeLines;  // 1: every link of the team delivers 128-byte lines whole, which LL128 needs
+  std::uint64_t signals;     // uint64[phases][blocks][ranks]: last epoch that the rank has published to this block
   std::uint64_t stage;
   std::uint64_t gridBarrier;  // uint32[2]: arrivals, generation
   std::uint64_t total;

@@ -38,6 +38,8 @@ struct PacketTransport : P {
       rowSlots_ = slice() / rows / 128 * (128 / P::slotBytes);
       require(rowSlots_ != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), slice(),
               std::uint64_t{128} * rows);
+      require(!P::wholeWarp || team.layout.wholeLines != 0, team.watch, -1, std::uint64_t(layout::Misuse::tornLines), 1,
+              0);
       require(!P::wholeWarp || blocks.block().size() >= 32, team.watch, -1, std::uint64_t(layout::Misuse::blockThreads),
               32, blocks.block().size());
     }
