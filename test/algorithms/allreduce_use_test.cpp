@@ -121,12 +121,12 @@ struct RefusedKernel {
   }
 };
 
-// What the host is told of such a launch; `astray` bytes are added to the output's address.
+// What rank 0's host is told of such a launch; `astray` bytes are added to the output's address.
 template <class Collective>
 std::string refusal(layout::WorkspaceRequirement const& need, unsigned blocks, std::size_t inCount,
-                    std::size_t outCount, std::size_t astray = 0) {
+                    std::size_t outCount, std::size_t astray = 0, int ranks = 1) {
   std::string text;
-  forEachRank(1, [&](Rank& rank) {
+  forEachRank(ranks, [&](Rank& rank) {
     Team team(rank.communicator, need);
     GpuBuffer<float> buffer(rank.device, 1024);
     auto* const out = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(buffer.data()) + astray);
@@ -136,8 +136,9 @@ std::string refusal(layout::WorkspaceRequirement const& need, unsigned blocks, s
       rank.communicator.synchronize(rank.stream);
     } catch (Error const& error) {
       CHECK(error.code() == ErrorCode::invalidUsage);
-      text = error.what();
+      if (rank.rank == 0) text = error.what();
     }
+    rank.communicator.bootstrap()->barrier();
   });
   return text;
 }
@@ -176,20 +177,7 @@ TEST_CASE("LL128 is refused where lines may tear") {
   layout::WorkspaceRequirement const need{.blocks = 1, .packetBytes = 0, .lineBytes = 1 << 14, .stageBytes = 0};
   using Lines = AllReduce<OneShot, PacketTransport<LL128>, Sum>;
   sim::install({.devices = 2, .linesArriveWhole = false});
-  std::string text;
-  forEachRank(2, [&](Rank& rank) {
-    Team team(rank.communicator, need);
-    GpuBuffer<float> buffer(rank.device, 64);
-    launch(rank.stream, {.blocks = 1, .threads = 32}, RefusedKernel<Lines>{}, buffer.data(), buffer.data(), 64u, 64u,
-           team.deviceHandle());
-    try {
-      rank.communicator.synchronize(rank.stream);
-    } catch (Error const& error) {
-      CHECK(error.code() == ErrorCode::invalidUsage);
-      text = error.what();
-    }
-    rank.communicator.bootstrap()->barrier();
-  });
+  auto const text = refusal<Lines>(need, 1, 64, 64, 0, 2);
   sim::install({});
   INFO(text);
   CHECK(contains(text, "LL128 packets"));

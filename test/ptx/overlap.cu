@@ -13,6 +13,8 @@ using namespace mscclpp;
 // ptx: allReduceKernel : ld\.global
 // ptx: allReduceKernel : griddepcontrol\.wait
 // ptx-not: allReduceKernel : ^((?!griddepcontrol\.wait).)*(ld|st)\.(relaxed|global|acquire)
+// The team's table of pointers stays in constant memory.
+// ptx-not: allReduceKernel : \.local
 __global__ void allReduceKernel(float const* in, float* out, std::size_t count,
                                 const __grid_constant__ DeviceTeam team) {
   AllReduceKernel<AllReduce<OneShot, PacketTransport<LL16>, Sum, 4>, float>{}(in, out, count, team);
