@@ -140,7 +140,7 @@ void Block::barrier(GpuThread& self, unsigned id, unsigned threads) {
   auto& scheduler = kernel_.machine().scheduler();
   if (complete(barrier)) {
     release(barrier, &self);
-    scheduler.memoryStep(self, true);  // the last to come need not be the first to go on
+    scheduler.memoryStep(self, {.kind = AccessKind::update});  // the last to come need not be the first to go on
     return;
   }
   self.parkedOn = id == 0 ? ParkReason::blockBarrier : ParkReason::namedBarrier;
@@ -238,7 +238,7 @@ void Block::meet(GpuThread& self, WarpRequest& request, unsigned mask) {
       kernel_.fail(problem);
       throw Unwind{};
     }
-    scheduler.memoryStep(self, true);
+    scheduler.memoryStep(self, {.kind = AccessKind::update});
     return;
   }
   self.parkedOn = ParkReason::warp;

@@ -11,8 +11,7 @@
 namespace mscclpp::sim {
 namespace {
 
-void step(GpuThread& self, void const* address, std::size_t bytes, bool write, [[maybe_unused]] Order order,
-          [[maybe_unused]] Scope scope) {
+void step(GpuThread& self, void const* address, std::size_t bytes, bool write, Order order, Scope scope) {
   auto& machine = self.block->kernel().machine();
   auto const where = reinterpret_cast<std::uintptr_t>(address);
   auto refuse = [&](std::string const& why) {
@@ -24,7 +23,8 @@ void step(GpuThread& self, void const* address, std::size_t bytes, bool write, [
   if (machine.checksAddresses() && !machine.reachable(self.context.device, where, bytes)) {
     refuse(machine.heap().whyNot(self.context.device, where, bytes));
   }
-  machine.scheduler().memoryStep(self, write);
+  machine.scheduler().memoryStep(
+      self, {where, static_cast<std::uint32_t>(bytes), write ? AccessKind::store : AccessKind::load, order, scope});
 }
 
 std::atomic_ref<std::uint64_t> half(Words4* address, unsigned which) {
@@ -46,9 +46,9 @@ void memoryStep(void const* address, std::size_t bytes, bool write, Order order,
   step(currentGpuThread("a memory operation"), address, bytes, write, order, scope);
 }
 
-void fenceStep(Order order, [[maybe_unused]] Scope scope) {
+void fenceStep(Order order, Scope scope) {
   auto& self = currentGpuThread("fence");
-  self.block->kernel().machine().scheduler().memoryStep(self, false);
+  self.block->kernel().machine().scheduler().memoryStep(self, {0, 0, AccessKind::fence, order, scope});
   // A read-modify-write of a word that all fences share orders as a fence does, and ThreadSanitizer understands it.
   static std::atomic<unsigned> fences{0};
   fences.fetch_add(1, order == Order::sequential ? std::memory_order_seq_cst : std::memory_order_acq_rel);
@@ -58,7 +58,7 @@ Words4 loadWords4(Words4 const* address) {
   auto& self = currentGpuThread("loadWords4");
   checkWords(self, address, false);
   auto* words = const_cast<Words4*>(address);
-  unsigned const first = self.block->kernel().machine().scheduler().below(2);
+  unsigned const first = self.block->kernel().machine().scheduler().choose(ChoiceKind::half, 2);
   std::uint64_t halves[2];
   for (unsigned const which : {first, 1 - first}) {
     step(self, reinterpret_cast<std::uint64_t const*>(address) + which, 8, false, Order::relaxed, Scope::system);
@@ -72,7 +72,7 @@ Words4 loadWords4(Words4 const* address) {
 void storeWords4(Words4* address, Words4 const& value) {
   auto& self = currentGpuThread("storeWords4");
   checkWords(self, address, true);
-  unsigned const first = self.block->kernel().machine().scheduler().below(2);
+  unsigned const first = self.block->kernel().machine().scheduler().choose(ChoiceKind::half, 2);
   std::uint64_t halves[2];
   std::memcpy(halves, &value, sizeof halves);
   for (unsigned const which : {first, 1 - first}) {

@@ -141,7 +141,15 @@ void Scheduler::yieldReady(Task& task) {
   task.suspend();
 }
 
-void Scheduler::memoryStep(Task& task, bool write) {
+std::uint32_t Scheduler::choose(ChoiceKind kind, std::uint32_t options) {
+  constexpr std::uint32_t oneIn = 8;
+  if (options < 2) return 0;
+  if (kind != ChoiceKind::half && below(oneIn) != 0) return 0;
+  return below(options);
+}
+
+void Scheduler::memoryStep(Task& task, Access const& access) {
+  bool const write = access.writes();
   ++memorySteps_;
   virtualNs_ += nsPerMemoryStep;
   record(write ? ~task.id : task.id);

@@ -16,6 +16,7 @@
 #include <random>
 #include <vector>
 
+#include "access.hpp"
 #include "task.hpp"
 
 namespace mscclpp::sim {
@@ -46,8 +47,10 @@ class Scheduler {
   // the progress at which the next look begins.
   std::uint64_t yieldPoll(Task& task, std::uint64_t since);
   void yieldReady(Task& task);
-  void memoryStep(Task& task, bool write);
-  std::uint32_t below(std::uint32_t limit);  // a choice
+  // An access is about to happen: others may run first.
+  void memoryStep(Task& task, Access const& access);
+  // A choice in 0 to options - 1.
+  std::uint32_t choose(ChoiceKind kind, std::uint32_t options);
 
   std::uint64_t switches() const { return switches_; }
   std::uint64_t memorySteps() const { return memorySteps_; }
@@ -56,6 +59,7 @@ class Scheduler {
 
  private:
   Task* pick();
+  std::uint32_t below(std::uint32_t limit);
   std::uint32_t nextPreemption();
   void record(std::uint64_t what) { trace_ = (trace_ ^ what) * 0x100000001b3u; }
 

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs a program under many schedules of the simulated machine and reports what can go wrong: races, dead-locks, lost
+// signals, wrong results. For tests, in any framework:
+//
+//   auto const result = sim::explore({.ranks = 4}, [](sim::RankContext& rank) { ...host code of one rank... });
+//   CHECK_MESSAGE(result.ok(), sim::toText(result));
+//
+// Races of plain accesses are seen in code that links mscclpp::check, which compiles it with the compiler's hooks for
+// race detection; without it only the library's ordered accesses are. Memory is that of the PTX memory model: a relaxed
+// load may see an old value, a store may become visible late, until something orders them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mscclpp/sim/finding.hpp"
+#include "mscclpp/sim/run.hpp"
+#include "mscclpp/sim/runtime.hpp"
+
+namespace mscclpp::sim {
+
+struct World {
+  int ranks = 2;
+  MachineOptions machine;  // `devices` is raised to `ranks`
+};
+
+enum class Strategy : std::uint8_t {
+  random,      // who runs next, and where a thread is interrupted, by chance
+  pct,         // random priorities that change at a few random steps; finds faults of that depth with known probability
+  exhaustive,  // every schedule that differs in the order of dependent steps; for small programs
+};
+
+struct ExploreOptions {
+  Strategy strategy = Strategy::random;
+  int schedules = 100;     // at most
+  std::uint64_t seed = 1;  // of the first schedule; each next one takes the next number
+  double preemption = 0.05;
+  int priorityChanges = 3;                  // pct
+  int preemptionBound = -1;                 // exhaustive: switches away from a thread that could go on; -1: no bound
+  bool findRaces = true;                    // accesses are checked against each other
+  bool weakMemory = true;                   // relaxed accesses may be seen late and out of order
+  bool findLostSignals = true;              // a release that nobody saw by the end of the run is a finding
+  int maxFindings = 20;                     // exploring ends with so many different ones
+  bool stopAtFirst = false;                 // exploring ends with the first schedule that has a finding
+  bool shrink = true;                       // look for a short schedule of each finding
+  std::uint64_t stepLimit = 50'000'000;     // memory steps of one schedule
+  std::uint64_t liveLockSteps = 2'000'000;  // memory steps in which nothing changed
+  std::chrono::milliseconds timeLimit{0};   // of the whole exploration; 0: none
+  std::string replay;                       // Finding::schedule: run just this one
+};
+
+struct ExploreResult {
+  std::vector<Finding> findings;  // different ones, in the order found
+  std::uint64_t schedules = 0;
+  std::uint64_t switches = 0;
+  std::uint64_t memorySteps = 0;
+  std::uint64_t checkedAccesses = 0;    // plain and ordered
+  std::uint64_t forgottenAccesses = 0;  // dropped from a full history; races with them may have been missed
+  bool complete = false;                // exhaustive: every schedule was run
+  double seconds = 0;
+  bool ok() const { return findings.empty(); }
+};
+
+// `rankMain` runs once per rank and schedule, as in sim::run, and must build everything it uses anew. An exception that
+// leaves it is a finding; a finding is never thrown. Throws invalidUsage for options out of range.
+ExploreResult explore(World const& world, std::function<void(RankContext&)> const& rankMain,
+                      ExploreOptions const& options = {});
+
+// Readable report; one document of JSON; one of SARIF 2.1.0, for the code views of CI services.
+std::string toText(ExploreResult const& result);
+std::string toJson(ExploreResult const& result);
+std::string toSarif(ExploreResult const& result);
+
+}  // namespace mscclpp::sim
