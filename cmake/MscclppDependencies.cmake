@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Third-party libraries: the installed package first, FetchContent where there is none. Sets MSCCLPP_HAS_SIM.
+# Third-party libraries: the installed package first, FetchContent where there is none. Sets MSCCLPP_HAS_SIM and
+# MSCCLPP_HAS_CHECK.
 #
 # MSCCLPP_DEPS_DIR may name a prefix to look in first (a folder with include/ and perhaps lib/), for machines that can
 # neither install nor download.
@@ -67,9 +68,6 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   if(MSCCLPP_BUILD_BENCH)
     mscclpp_require(benchmark benchmark::benchmark https://github.com/google/benchmark.git v1.8.3)
-    mscclpp_require(CLI11 CLI11::CLI11 https://github.com/CLIUtils/CLI11.git v2.4.1 HEADER CLI/CLI.hpp)
-    mscclpp_require(nlohmann_json nlohmann_json::nlohmann_json https://github.com/nlohmann/json.git v3.11.3
-                    HEADER nlohmann/json.hpp)
   endif()
 endif()
 
@@ -84,4 +82,22 @@ if(MSCCLPP_BUILD_SIM)
   else()
     message(STATUS "mscclpp: no simulated GPUs: Boost.Context is not installed (Debian, Ubuntu: libboost-context-dev)")
   endif()
+endif()
+
+# The checker's compiler hooks take the place of a sanitizer's runtime library, so a build with one has no checker.
+set(MSCCLPP_HAS_CHECK OFF)
+if(MSCCLPP_HAS_SIM AND CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang)$"
+   AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
+  set(MSCCLPP_HAS_CHECK ON)
+endif()
+
+# Header-only; they leave no trace in what is built.
+set(mscclpp_wants_cli OFF)
+if((PROJECT_IS_TOP_LEVEL AND MSCCLPP_BUILD_BENCH) OR (MSCCLPP_HAS_CHECK AND MSCCLPP_BUILD_TOOLS))
+  set(mscclpp_wants_cli ON)
+  mscclpp_require(CLI11 CLI11::CLI11 https://github.com/CLIUtils/CLI11.git v2.4.1 HEADER CLI/CLI.hpp)
+endif()
+if(MSCCLPP_HAS_SIM OR mscclpp_wants_cli)   # the simulator's reports, the benchmark's results
+  mscclpp_require(nlohmann_json nlohmann_json::nlohmann_json https://github.com/nlohmann/json.git v3.11.3
+                  HEADER nlohmann/json.hpp)
 endif()

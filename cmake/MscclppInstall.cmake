@@ -10,6 +10,15 @@ set(mscclpp_targets mscclpp_headers mscclpp_host)
 if(MSCCLPP_HAS_SIM)
   list(APPEND mscclpp_targets mscclpp_sim)
 endif()
+if(MSCCLPP_HAS_CHECK)
+  list(APPEND mscclpp_targets mscclpp_hooks mscclpp_check mscclpp_check_object)
+endif()
+if(TARGET mscclpp-check)
+  list(APPEND mscclpp_targets mscclpp-check)
+  # Finds shared libraries of the same installation, wherever it was moved.
+  file(RELATIVE_PATH mscclpp_library_path "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
+  set_target_properties(mscclpp-check PROPERTIES INSTALL_RPATH "$ORIGIN/${mscclpp_library_path}")
+endif()
 
 install(TARGETS ${mscclpp_targets}
   EXPORT mscclppTargets
@@ -24,5 +33,6 @@ configure_package_config_file(cmake/mscclppConfig.cmake.in "${PROJECT_BINARY_DIR
   INSTALL_DESTINATION "${mscclpp_package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/mscclppConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/mscclppConfig.cmake" "${PROJECT_BINARY_DIR}/mscclppConfigVersion.cmake"
+              cmake/MscclppCheck.cmake
   DESTINATION "${mscclpp_package_dir}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/mscclpp")

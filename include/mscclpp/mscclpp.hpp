@@ -6,6 +6,7 @@
 #include "mscclpp/algorithms/allreduce/allreduce.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/device/barrier.hpp"
+#include "mscclpp/device/bulk_copy.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/device/group_ops.hpp"

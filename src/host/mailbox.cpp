@@ -10,9 +10,10 @@
 namespace mscclpp {
 
 void Mailbox::push(int peer, int tag, std::vector<std::byte> message) {
+  auto order = hostRelease();
   {
     std::lock_guard const lock(mutex_);
-    messages_[{peer, tag}].push_back(std::move(message));
+    messages_[{peer, tag}].push_back({std::move(message), std::move(order)});
   }
   changed_.notify_all();
 }
@@ -32,17 +33,17 @@ std::optional<std::string> Mailbox::lost(int peer) const {
   return found->second;
 }
 
-std::optional<std::vector<std::byte>> Mailbox::takeLocked(int peer, int tag) {
+std::optional<Mailbox::Message> Mailbox::takeLocked(int peer, int tag) {
   auto const found = messages_.find({peer, tag});
   if (found == messages_.end()) return {};
-  std::vector<std::byte> message = std::move(found->second.front());
+  Message message = std::move(found->second.front());
   found->second.pop_front();
   if (found->second.empty()) messages_.erase(found);
   return message;
 }
 
 std::vector<std::byte> Mailbox::take(int rank, int peer, int tag, std::chrono::nanoseconds limit) {
-  std::optional<std::vector<std::byte>> message;
+  std::optional<Message> message;
   std::optional<std::string> gone;
   auto const look = [&] {
     message = takeLocked(peer, tag);
@@ -66,7 +67,10 @@ std::vector<std::byte> Mailbox::take(int rank, int peer, int tag, std::chrono::n
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::hours(1)));
     }
   }
-  if (message) return std::move(*message);
+  if (message) {
+    hostAcquire(message->order);
+    return std::move(message->data);
+  }
   auto const what = tag >= 0 ? fmt::format("a message with tag {}", tag) : std::string("its part of a collective call");
   if (done) {
     fail(ErrorCode::remoteError, "rank {}: waited for {} of rank {}, but rank {} is gone ({}); see that rank's output",

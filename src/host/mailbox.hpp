@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -27,11 +28,16 @@ class Mailbox {
   std::vector<std::byte> take(int rank, int peer, int tag, std::chrono::nanoseconds limit);
 
  private:
-  std::optional<std::vector<std::byte>> takeLocked(int peer, int tag);
+  struct Message {
+    std::vector<std::byte> data;
+    std::shared_ptr<void const> order;  // of the sender, see hostRelease()
+  };
+
+  std::optional<Message> takeLocked(int peer, int tag);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> messages_;
+  std::map<std::pair<int, int>, std::deque<Message>> messages_;
   std::map<int, std::string> lost_;
 };
 

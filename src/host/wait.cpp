@@ -10,11 +10,20 @@ namespace mscclpp {
 namespace {
 
 thread_local HostWait installed = nullptr;
+thread_local HostOrder const* installedOrder = nullptr;
 
 }  // namespace
 
 void setThreadHostWait(HostWait wait) noexcept { installed = wait; }
 HostWait threadHostWait() noexcept { return installed; }
+
+void setThreadHostOrder(HostOrder const* order) noexcept { installedOrder = order; }
+
+std::shared_ptr<void const> hostRelease() { return installedOrder == nullptr ? nullptr : installedOrder->release(); }
+
+void hostAcquire(std::shared_ptr<void const> const& released) {
+  if (installedOrder != nullptr && released != nullptr) installedOrder->acquire(released.get());
+}
 
 bool hostWait(std::function<bool()> const& ready, std::chrono::nanoseconds limit) {
   if (installed != nullptr) return installed(ready, limit);

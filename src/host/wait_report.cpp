@@ -62,6 +62,11 @@ std::string awaited(layout::WaitReport const& report) {
                          report.seen);
     case WaitKind::proxy:
       return fmt::format("the host's proxy: expected position {}, seen {}", report.expected, report.seen);
+    case WaitKind::bulkBarrier:
+      return fmt::format(
+          "arrivals and bytes at its block's bulk barrier at shared address {}: the phase of parity {} "
+          "has not ended",
+          report.channel, report.expected);
     case WaitKind::none:
     case WaitKind::misuse:
       break;
@@ -91,6 +96,8 @@ char const* advice(layout::WaitKind kind) {
       return "correct the launch";
     case WaitKind::proxy:
       return "check that the proxy is started";
+    case WaitKind::bulkBarrier:
+      return "check that each phase gets as many arrivals as init() was told, and the bytes that arriveExpect() was";
     default:
       return "check that the ranks waited for run the same calls in the same order and have not failed "
              "(MSCCLPP_KERNEL_TIMEOUT sets the limit)";

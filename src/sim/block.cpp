@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "bulk_copies.hpp"
+#include "checker/checker.hpp"
 #include "kernel.hpp"
 #include "machine.hpp"
 
@@ -66,28 +68,54 @@ Block::Block(Kernel& kernel, unsigned index)
     warps_[i / lanesPerWarp].live |= 1u << (i % lanesPerWarp);
     scheduler.add(thread);
   }
-  if (auto const bytes = kernel.shape().dynamicShared; bytes != 0) {
-    dynamicShared_ = static_cast<std::byte*>(sharedArena_.allocate(bytes, 128));
-    std::memset(dynamicShared_, 0xA5, bytes);
-    sharedBytes_ = bytes;
+  if (auto* const checker = kernel.machine().checker()) {
+    agents_ = checker->beginBlock(kernel.stream().device, kernel.name(), index, live_, kernel.startClock());
+    for (unsigned i = 0; i < live_; ++i) threads_[i].agent = &agents_[i];
   }
+  if (auto const bytes = kernel.shape().dynamicShared; bytes != 0) {
+    dynamicShared_ = static_cast<std::byte*>(shared(&dynamicShared_, bytes, 128));
+  }
+}
+
+Block::~Block() {
+  if (sharedBase_ != nullptr) kernel_.machine().returnShared(sharedBase_);
 }
 
 void* Block::shared(void const* key, std::size_t bytes, std::size_t alignment) {
   for (auto const& [known, storage] : sharedSlots_) {
     if (known == key) return storage;
   }
-  sharedBytes_ += bytes;
-  if (sharedBytes_ > maxBlockShared) {
+  auto const begin = (sharedUsed_ + alignment - 1) / alignment * alignment;
+  if (begin + bytes > maxBlockShared) {
     kernel_.fail(
-        fmt::format("block {} uses {} bytes of shared memory, a block has {}", index_, sharedBytes_, maxBlockShared));
+        fmt::format("block {} uses {} bytes of shared memory, a block has {}", index_, begin + bytes, maxBlockShared));
     throw Unwind{};
   }
-  void* storage = sharedArena_.allocate(bytes, alignment);
+  if (sharedBase_ == nullptr) sharedBase_ = kernel_.machine().takeShared();
+  sharedUsed_ = begin + bytes;
+  void* storage = sharedBase_ + begin;
+  Unwatched const unwatched;
   std::memset(storage, 0xA5, bytes);  // whoever relies on zeros shall not find them
+  // Which thread asked first does not matter: the fill is not its own.
+  if (auto* const checker = kernel_.machine().checker()) {
+    checker->forget(reinterpret_cast<std::uintptr_t>(storage), bytes);
+  }
   sharedSlots_.emplace_back(key, storage);
   return storage;
 }
+
+bool Block::holdsShared(void const* begin, std::size_t bytes) const {
+  auto const* const first = static_cast<std::byte const*>(begin);
+  return sharedBase_ != nullptr && first >= sharedBase_ && first < sharedBase_ + sharedUsed_ &&
+         bytes <= static_cast<std::size_t>(sharedBase_ + sharedUsed_ - first);
+}
+
+BulkCopies& Block::bulkCopies() {
+  if (bulkCopies_ == nullptr) bulkCopies_ = std::make_unique<BulkCopies>(*this);
+  return *bulkCopies_;
+}
+
+bool Block::finishLateCopies() { return bulkCopies_ != nullptr && bulkCopies_->finishLate(); }
 
 void Block::allowNext() {
   if (std::exchange(allowed_, true)) return;
@@ -121,7 +149,17 @@ void Block::release(Barrier& barrier, GpuThread const* except) {
   for (GpuThread* thread : barrier.waiting) {
     if (thread != except) scheduler.makeReady(*thread);
   }
+  meetInChecker(barrier.waiting, "barrier");
   barrier.waiting.clear();
+}
+
+void Block::meetInChecker(std::span<GpuThread* const> threads, char const* what) {
+  auto* const checker = kernel_.machine().checker();
+  if (checker == nullptr || threads.empty()) return;
+  std::vector<Agent*> agents;
+  agents.reserve(threads.size());
+  for (auto const* thread : threads) agents.push_back(thread->agent);
+  checker->meet(agents, what);
 }
 
 void Block::barrier(GpuThread& self) { barrier(self, 0, 0); }
@@ -149,6 +187,34 @@ void Block::barrier(GpuThread& self, unsigned id, unsigned threads) {
   if (self.cancelled) throw Unwind{};
 }
 
+void Block::accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool write) {
+  auto& checker = *kernel_.machine().checker();
+  std::map<std::uintptr_t, std::vector<unsigned>> lines;
+  for (unsigned rest = arrived; rest != 0; rest &= rest - 1) {
+    auto const lane = static_cast<unsigned>(std::countr_zero(rest));
+    auto const& request = *meeting.requests[lane];
+    if (request.predicate) lines[reinterpret_cast<std::uintptr_t>(request.address) / 128].push_back(lane);
+  }
+  for (auto const& [line, lanes] : lines) {
+    std::vector<Checker::LanePart> parts;
+    for (auto const lane : lanes) {
+      auto& request = *meeting.requests[lane];
+      auto* const agent = threads_[warp * lanesPerWarp + lane].agent;
+      auto& part = parts.emplace_back(Checker::LanePart{
+          agent, reinterpret_cast<std::uint64_t*>(request.address), {}, Checker::siteOf(*agent, request.code)});
+      std::memcpy(part.halves, &request.words, sizeof part.halves);
+    }
+    if (write) {
+      checker.storeLine(parts);
+      continue;
+    }
+    checker.loadLine(parts);
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      std::memcpy(&meeting.requests[lanes[i]]->words, parts[i].halves, sizeof parts[i].halves);
+    }
+  }
+}
+
 // ---- warps
 // -----------------------------------------------------------------------------------------------------------
 
@@ -164,8 +230,12 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
     }
   };
   switch (requests[static_cast<unsigned>(std::countr_zero(arrived))]->operation) {
-    case WarpOperation::sync:
+    case WarpOperation::sync: {
+      std::vector<GpuThread*> lanes;
+      forEach([&](unsigned lane, WarpRequest&) { lanes.push_back(&threads_[warp * lanesPerWarp + lane]); });
+      meetInChecker(lanes, "syncWarp");
       break;
+    }
     case WarpOperation::ballot: {
       unsigned votes = 0;
       forEach([&](unsigned lane, WarpRequest& r) { votes |= r.predicate ? 1u << lane : 0u; });
@@ -188,16 +258,28 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
       });
       break;
     case WarpOperation::storeLines:
+      if (kernel_.machine().checker() != nullptr) {
+        accessLines(warp, meeting, arrived, true);
+        break;
+      }
       forEach([&](unsigned, WarpRequest& r) {
         if (r.predicate) storeLine(r.address, r.words);
       });
       break;
     case WarpOperation::loadLines:
+      if (kernel_.machine().checker() != nullptr) {
+        accessLines(warp, meeting, arrived, false);
+        break;
+      }
       for (unsigned lane = lanesPerWarp; lane-- > 0;) {
         if ((arrived >> lane & 1) != 0 && requests[lane]->predicate)
           loadLine(requests[lane]->address, requests[lane]->words);
       }
       break;
+  }
+  // The lanes have announced their stores one by one; only now are they there.
+  if (requests[static_cast<unsigned>(std::countr_zero(arrived))]->operation == WarpOperation::storeLines) {
+    scheduler.noteProgress();
   }
   forEach([&](unsigned lane, WarpRequest&) {
     auto& thread = threads_[warp * lanesPerWarp + lane];
@@ -251,11 +333,13 @@ void Block::meet(GpuThread& self, WarpRequest& request, unsigned mask) {
 // -------------------------------------------------------------------------------------------------------------
 
 void Block::threadEnded(GpuThread& thread) {
+  if (bulkCopies_ != nullptr) bulkCopies_->threadEnded(thread);
   --live_;
   auto const w = thread.context.warp;
   auto& warp = warps_[w];
   warp.live &= ~(1u << thread.context.lane);
   if (live_ == 0) {
+    if (auto* const checker = kernel_.machine().checker()) kernel_.noteBlockEnd(checker->endBlock(agents_));
     allowNext();
     kernel_.blockEnded(index_);
     return;

@@ -3,9 +3,11 @@
 
 #include <chrono>
 #include <exception>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "checker/checker.hpp"
 #include "machine.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/poll.hpp"
@@ -16,11 +18,6 @@ namespace {
 
 // The same as on a GPU: a wait that has nobody to report to.
 constexpr std::uint64_t unwatchedLimitNs = 20'000'000'000;
-
-[[noreturn]] void failKernel(GpuThread& self, std::string const& why) {
-  self.block->kernel().fail(fmt::format("block {} thread {}: {}", self.context.block, self.context.thread, why));
-  throw Unwind{};
-}
 
 std::uint32_t read(std::uint32_t& word) { return std::atomic_ref<std::uint32_t>(word).load(std::memory_order_relaxed); }
 std::uint64_t read(std::uint64_t& word) { return std::atomic_ref<std::uint64_t>(word).load(std::memory_order_relaxed); }
@@ -36,6 +33,11 @@ GpuThread& currentGpuThread(char const* operation) {
                             operation));
   }
   return static_cast<GpuThread&>(*task);
+}
+
+void failKernel(GpuThread& self, std::string const& why) {
+  self.block->kernel().fail(fmt::format("block {} thread {}: {}", self.context.block, self.context.thread, why));
+  throw Unwind{};
 }
 
 ThreadContext const& currentThread() { return currentGpuThread("a thread index or another device function").context; }
@@ -116,6 +118,20 @@ std::uint64_t nanoseconds() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
+void beginWait() {
+  auto& self = currentGpuThread("a wait");
+  self.looks.clear();
+  self.sawOldAt = self.readsNewest = 0;
+  if (self.agent != nullptr) self.block->kernel().machine().checker()->beginWait(*self.agent);
+}
+
+void endWait(layout::WaitKind kind, std::uint64_t expected) {
+  auto& self = currentGpuThread("a wait");
+  if (self.agent == nullptr) return;
+  self.block->kernel().machine().checker()->endWait(*self.agent, kind, expected,
+                                                    Checker::siteOf(*self.agent, __builtin_return_address(0)));
+}
+
 bool pollYield(PollState& state) {
   auto& self = currentGpuThread("a wait");
   auto& machine = Machine::instance();
@@ -123,6 +139,7 @@ bool pollYield(PollState& state) {
   bool const first = state.startNs == 0;
   auto const now = nanoseconds();
   if (first) state.startNs = now;
+  if (first && state.what.kind == layout::WaitKind::gridBarrier) machine.checkResident(self.block->kernel());
   if (auto* watch = state.watch; watch != nullptr && read(watch->abort) != 0) return false;
   if (!machine.deterministic()) {
     auto const waited = now - state.startNs;
@@ -134,7 +151,10 @@ bool pollYield(PollState& state) {
     }
   }
   self.poll = &state;
-  state.resumedAt = machine.scheduler().yieldPoll(self, first ? 0 : state.resumedAt);
+  // A look at an old value says nothing about what is there now.
+  bool const conclusive = !first && (self.agent == nullptr || !std::exchange(self.agent->sawStale, false));
+  state.resumedAt = machine.scheduler().yieldPoll(self, conclusive ? state.resumedAt : 0);
+  if (self.agent != nullptr) machine.checker()->lookAgain(*self.agent);
   self.poll = nullptr;
   if (self.cancelled) throw Unwind{};
   return true;

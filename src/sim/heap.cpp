@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <iterator>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -29,6 +30,7 @@ std::string nameOf(int device) {
 
 Heap::~Heap() {
   for (auto const& [address, region] : regions_) unmap(region);
+  for (auto const& region : released_) unmap(region);
 }
 
 void Heap::unmap(Region const& region) noexcept {
@@ -84,15 +86,25 @@ void* Heap::allocate(int device, std::size_t bytes, std::size_t limit) {
   }
 }
 
-bool Heap::release(void* base) noexcept {
+bool Heap::release(void* base, bool keepMapped) noexcept {
   std::unique_lock const lock(mutex_);
   auto const it = regions_.find(reinterpret_cast<std::uintptr_t>(base));
   if (it == regions_.end() || it->second.descriptor < 0) return false;
   used_[it->second.device] -= it->second.bytes;
-  unmap(it->second);
+  if (keepMapped) {
+    released_.push_back(std::move(it->second));
+  } else {
+    unmap(it->second);
+  }
   regions_.erase(it);
   generation_.fetch_add(1, std::memory_order_release);
   return true;
+}
+
+void Heap::unmapReleased() noexcept {
+  std::unique_lock const lock(mutex_);
+  for (auto const& region : released_) unmap(region);
+  released_.clear();
 }
 
 void* Heap::import(int device, int descriptor, std::size_t bytes) {
@@ -204,9 +216,35 @@ std::string Heap::whyNot(int device, std::uintptr_t address, std::size_t bytes) 
                      bytes, offset, nameOf(region->device), nameOf(device));
 }
 
-bool Heap::empty() const {
+bool Heap::touches(std::uintptr_t begin, std::uintptr_t end) const {
   std::shared_lock const lock(mutex_);
-  return regions_.empty();
+  auto const it = regions_.lower_bound(end);
+  return it != regions_.begin() && std::prev(it)->first + std::prev(it)->second.bytes > begin;
+}
+
+int Heap::ownerOf(std::uintptr_t address) const {
+  std::shared_lock const lock(mutex_);
+  auto const* region = find(address);
+  return region == nullptr ? hostMemory - 1 : region->device;
+}
+
+std::size_t Heap::bytesAt(void const* base) const {
+  std::shared_lock const lock(mutex_);
+  auto const it = regions_.find(reinterpret_cast<std::uintptr_t>(base));
+  return it == regions_.end() ? 0 : it->second.bytes;
+}
+
+std::string Heap::placeOf(std::uintptr_t address) const {
+  std::shared_lock const lock(mutex_);
+  auto const* region = find(address);
+  if (region == nullptr) return fmt::format("{:#x}", address);
+  return fmt::format("offset {} of {} bytes on {}", address - reinterpret_cast<std::uintptr_t>(region->base),
+                     region->bytes, nameOf(region->device));
+}
+
+std::size_t Heap::regions() const {
+  std::shared_lock const lock(mutex_);
+  return regions_.size();
 }
 
 }  // namespace mscclpp::sim

@@ -12,6 +12,7 @@
 #include <set>
 #include <shared_mutex>
 #include <string>
+#include <vector>
 
 #include "mscclpp/host/runtime.hpp"
 
@@ -24,8 +25,10 @@ class Heap {
   ~Heap();
 
   void* allocate(int device, std::size_t bytes, std::size_t limit);
-  // False for memory that is no allocation of this process.
-  bool release(void* base) noexcept;
+  // False for memory that is no allocation of this process. With `keepMapped` plain accesses that come too late do no
+  // harm until unmapReleased().
+  bool release(void* base, bool keepMapped) noexcept;
+  void unmapReleased() noexcept;
   void* import(int device, int descriptor, std::size_t bytes);
   bool releaseImport(void* base) noexcept;
   int duplicateDescriptor(void const* base) const;
@@ -43,9 +46,14 @@ class Heap {
   Window windowOf(int device, std::uintptr_t address) const;
   // Why it may not.
   std::string whyNot(int device, std::uintptr_t address, std::size_t bytes) const;
+  bool touches(std::uintptr_t begin, std::uintptr_t end) const;  // whether a region has bytes there
+  int ownerOf(std::uintptr_t address) const;                     // device, hostMemory, or below for nobody's memory
+  std::size_t bytesAt(void const* base) const;                   // of the region that begins there; 0: none
+  std::string placeOf(std::uintptr_t address) const;
   // Changes whenever a window may have become invalid.
   std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
-  bool empty() const;
+  bool empty() const { return regions() == 0; }
+  std::size_t regions() const;  // allocated or imported
 
  private:
   struct Region {
@@ -63,6 +71,7 @@ class Heap {
 
   mutable std::shared_mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;
+  std::vector<Region> released_;  // but still mapped
   std::map<int, std::size_t> used_;
   std::atomic<std::uint64_t> generation_{1};
 };

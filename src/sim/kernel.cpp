@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "checker/checker.hpp"
 #include "machine.hpp"
+#include "schedule.hpp"
 
 namespace mscclpp::sim {
 
@@ -26,6 +28,10 @@ void GpuThread::body() noexcept {
 
 StackPool& GpuThread::stacks() { return block->kernel().machine().threadStacks(); }
 
+TaskKey GpuThread::key() const {
+  return keyOfThread({context.device, block->kernel().number(), context.block, context.thread});
+}
+
 void GpuThread::ended() { block->threadEnded(*this); }
 
 void GpuThread::failedToStart(char const* why) {
@@ -34,11 +40,19 @@ void GpuThread::failedToStart(char const* why) {
 
 Kernel::Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::string name,
                std::function<void()> perThread)
-    : machine_(machine), stream_(stream), shape_(shape), name_(std::move(name)), perThread_(std::move(perThread)) {}
+    : machine_(machine),
+      stream_(stream),
+      shape_(shape),
+      name_(std::move(name)),
+      number_(machine.numberKernel(stream.device)),
+      perThread_(std::move(perThread)) {}
 
 void Kernel::start(std::shared_ptr<Kernel> previous) {
   started_ = true;
   previous_ = std::move(previous);
+  startClock_ = launchClock;
+  // A kernel that overlaps the one ahead of it knows no more than that one did when it began.
+  startClock_.join(previous_ == nullptr ? stream_.clock : previous_->startClock());
   machine_.queueBlocks(*this);
 }
 
@@ -49,16 +63,22 @@ void Kernel::startBlock() {
 
 void Kernel::waitForPrevious(GpuThread& self) {
   if (self.cancelled) throw Unwind{};
-  if (previous_ == nullptr || previous_->hasEnded()) return;
-  previous_->waitingForThis_.push_back(&self);
-  self.parkedOn = ParkReason::previousKernel;
-  machine_.scheduler().park(self);
-  if (self.cancelled) throw Unwind{};
+  if (previous_ == nullptr) return;
+  if (!previous_->hasEnded()) {
+    previous_->waitingForThis_.push_back(&self);
+    self.parkedOn = ParkReason::previousKernel;
+    machine_.scheduler().park(self);
+    if (self.cancelled) throw Unwind{};
+  }
+  if (self.agent == nullptr) return;
+  machine_.checker()->acquire(*self.agent, previous_->endClock());
+  machine_.checker()->passProxies(previous_->endClock());
 }
 
 void Kernel::fail(std::string const& text) {
   if (cancelled_) return;
   failure_ = text;
+  machine_.noteKernelFailure(*this);
   cancel();
 }
 
@@ -85,6 +105,8 @@ void Kernel::blockEnded(unsigned index) {
   ++blocksEnded_;
   machine_.freeBlock(*this);
   if (blocksEnded_ != shape_.blocks) return;
+  endClock_.join(startClock_);
+  if (previous_ != nullptr) endClock_.join(previous_->endClock());
   previous_.reset();
   perThread_ = nullptr;  // what it has captured is gone before the host learns of the end
   for (GpuThread* thread : std::exchange(waitingForThis_, {})) machine_.scheduler().makeReady(*thread);

@@ -12,10 +12,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <memory_resource>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "checker/agent.hpp"
 #include "mscclpp/device/order.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/sim/thread_context.hpp"
@@ -29,6 +30,7 @@ inline constexpr unsigned namedBarriers = 16;  // number 0 is the whole block's
 inline constexpr std::size_t maxBlockShared = 227 * 1024;
 
 class Block;
+class BulkCopies;
 class Kernel;
 class Machine;
 struct Stream;
@@ -40,6 +42,7 @@ class GpuThread final : public Task {
   ThreadContext context;
   Block* block = nullptr;
 
+  TaskKey key() const override;
   void ended() override;
   void failedToStart(char const* why) override;
 
@@ -53,19 +56,21 @@ enum class WarpOperation : std::uint8_t { sync, shuffle, ballot, storeLines, loa
 
 struct WarpRequest {
   WarpOperation operation = WarpOperation::sync;
-  bool predicate = false;     // ballot; or whether the lane's line access is active
-  unsigned lane = 0;          // shuffle: whose value
-  unsigned result = 0;        // ballot
-  void const* in = nullptr;   // shuffle
-  void* out = nullptr;        // shuffle
-  std::size_t bytes = 0;      // shuffle
-  Words4* address = nullptr;  // lines
-  Words4 words{};             // lines: value to store, value loaded
+  bool predicate = false;      // ballot; or whether the lane's line access is active
+  unsigned lane = 0;           // shuffle: whose value
+  unsigned result = 0;         // ballot
+  void const* in = nullptr;    // shuffle
+  void* out = nullptr;         // shuffle
+  std::size_t bytes = 0;       // shuffle
+  Words4* address = nullptr;   // lines
+  Words4 words{};              // lines: value to store, value loaded
+  void const* code = nullptr;  // lines: where the access stands
 };
 
 class Block {
  public:
   Block(Kernel& kernel, unsigned index);
+  ~Block();
 
   Kernel& kernel() { return kernel_; }
   unsigned index() const { return index_; }
@@ -77,7 +82,12 @@ class Block {
   void barrier(GpuThread& self, unsigned id, unsigned threads);
   void meet(GpuThread& self, WarpRequest& request, unsigned mask);
   void* shared(void const* key, std::size_t bytes, std::size_t alignment);
+  bool holdsShared(void const* begin, std::size_t bytes) const;
+  std::size_t sharedOffset(void const* address) const { return static_cast<std::byte const*>(address) - sharedBase_; }
+  std::size_t sharedUsed() const { return sharedUsed_; }
   std::byte* dynamicShared() { return dynamicShared_; }
+  BulkCopies& bulkCopies();
+  bool finishLateCopies();
   void allowNext();
 
   void threadEnded(GpuThread& thread);  // may destroy the block
@@ -104,6 +114,9 @@ class Block {
 
   bool complete(Barrier const& barrier) const;
   void release(Barrier& barrier, GpuThread const* except);
+  // All of these have met: what one has done, the others know.
+  void meetInChecker(std::span<GpuThread* const> threads, char const* what);
+  void accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool write);
   // Carries the operation out for all who came and wakes them; a text where they do not fit together.
   std::string finish(unsigned warp, Meeting& meeting, GpuThread const* except);
 
@@ -114,10 +127,12 @@ class Block {
   std::unique_ptr<GpuThread[]> threads_;
   std::array<Barrier, namedBarriers> barriers_;
   std::vector<Warp> warps_;
-  std::pmr::monotonic_buffer_resource sharedArena_;
+  std::vector<Agent> agents_;  // of a checked run
+  std::byte* sharedBase_ = nullptr;
+  std::size_t sharedUsed_ = 0;
   std::vector<std::pair<void const*, void*>> sharedSlots_;
-  std::size_t sharedBytes_ = 0;
   std::byte* dynamicShared_ = nullptr;
+  std::unique_ptr<BulkCopies> bulkCopies_;
 };
 
 class Kernel {
@@ -128,6 +143,7 @@ class Kernel {
   Stream& stream() { return stream_; }
   LaunchShape const& shape() const { return shape_; }
   std::string const& name() const { return name_; }
+  unsigned number() const { return number_; }  // among those launched on its device in a deterministic run
   void runThread() const { perThread_(); }
 
   void start(std::shared_ptr<Kernel> previous);  // `previous` has not ended; null: nothing to wait for
@@ -136,6 +152,12 @@ class Kernel {
   bool allowsNext() const { return started_ && blocksAllowing_ == shape_.blocks; }
   bool allBlocksStarted() const { return nextBlock_ == shape_.blocks; }
   void startBlock();  // the next one, its room is taken already
+
+  // Clocks of a checked run: what the launching host code knew; what the first threads know; what the end makes known.
+  Clock launchClock;
+  Clock const& startClock() const { return startClock_; }
+  Clock const& endClock() const { return endClock_; }
+  void noteBlockEnd(Clock const& clock) { endClock_.join(clock); }
 
   void waitForPrevious(GpuThread& self);
   void fail(std::string const& text);  // the first text is kept; all threads have to end
@@ -154,6 +176,7 @@ class Kernel {
   Stream& stream_;
   LaunchShape shape_;
   std::string name_;
+  unsigned number_;
   std::function<void()> perThread_;
   std::map<unsigned, std::unique_ptr<Block>> blocks_;  // that run
   unsigned nextBlock_ = 0;
@@ -162,6 +185,8 @@ class Kernel {
   bool started_ = false;
   bool cancelled_ = false;
   std::string failure_;
+  Clock startClock_;
+  Clock endClock_;
   std::shared_ptr<Kernel> previous_;
   std::vector<GpuThread*> waitingForThis_;  // threads of the next kernel
 };

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "machine.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <utility>
 
+#include <execinfo.h>
 #include <fmt/format.h>
 
+#include "checker/checker.hpp"
 #include "mscclpp/host/error.hpp"
+#include "mscclpp/host/wait.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -46,11 +53,26 @@ void checkOptions(MachineOptions const& o) {
     refuse(fmt::format("preemption is {}, the range is 0 to 1", o.preemption));
 }
 
+// The ranks of a checked run are ordered by the messages of their bootstrap.
+HostOrder const hostOrder{[]() -> std::shared_ptr<void const> {
+                            auto* const task = currentHostTask();
+                            if (task == nullptr || task->agent == nullptr) return nullptr;
+                            return std::make_shared<Clock>(Machine::instance().checker()->release(*task->agent));
+                          },
+                          [](void const* released) {
+                            auto* const task = currentHostTask();
+                            if (task == nullptr || task->agent == nullptr) return;
+                            Machine::instance().checker()->acquire(*task->agent, *static_cast<Clock const*>(released));
+                          }};
+
 unsigned room(Kernel const& kernel) {
   return (kernel.shape().threads + lanesPerWarp - 1) / lanesPerWarp * lanesPerWarp;
 }
 
 }  // namespace
+
+Machine::Machine() = default;
+Machine::~Machine() = default;
 
 Machine& Machine::instance() {
   static auto* machine = new Machine;  // never destroyed: static objects of the program may still free memory
@@ -157,7 +179,17 @@ void Machine::advance(Stream& stream) {
   while (!queue.empty()) {
     if (queue.front().kernel == nullptr) {
       auto const copy = queue.front().copy;
+      if (auto* const active = checker()) {
+        if (stream.agent == nullptr) stream.agent = &active->addStream(stream.device);
+        active->acquire(*stream.agent, stream.clock);
+        active->acquire(*stream.agent, queue.front().clock);
+        active->plain(*stream.agent, reinterpret_cast<std::uintptr_t>(copy.src), copy.bytes, false, 0);
+        active->plain(*stream.agent, reinterpret_cast<std::uintptr_t>(copy.dst), copy.bytes, true, 0);
+        stream.clock.join(active->release(*stream.agent));
+      }
+      auto* const caller = std::exchange(runningAgent, nullptr);  // who started the copy does not do it
       std::memmove(copy.dst, copy.src, copy.bytes);
+      runningAgent = caller;
       queue.pop_front();
       completeOne(stream);
       scheduler_.noteProgress();
@@ -166,6 +198,7 @@ void Machine::advance(Stream& stream) {
     auto const kernel = queue.front().kernel;
     if (!kernel->started()) kernel->start(nullptr);
     if (kernel->hasEnded()) {
+      stream.clock.join(kernel->endClock());
       if (!kernel->failure().empty()) {
         {
           std::unique_lock const lock(mutex_);
@@ -184,7 +217,7 @@ void Machine::advance(Stream& stream) {
       }
       queue.pop_front();
       completeOne(stream);
-      scheduler_.noteProgress();
+      scheduler_.noteStep();
       continue;
     }
     for (std::size_t i = 1; i < queue.size(); ++i) {
@@ -210,6 +243,18 @@ void Machine::discard(Stream& stream) {
 
 void Machine::discardAll() {
   for (auto const& stream : streams_) discard(*stream);
+}
+
+bool Machine::finishLateCopies() {
+  bool any = false;
+  for (auto const& stream : streams_) {
+    for (auto const& work : stream->queue) {
+      if (work.kernel == nullptr) continue;
+      for (auto const& [index, block] : work.kernel->blocks()) any |= block->finishLateCopies();
+    }
+  }
+  if (any) scheduler_.noteProgress();
+  return any;
 }
 
 // ---- streams
@@ -251,6 +296,10 @@ void Machine::submit(Stream& stream, Work work) {
   pending_.fetch_add(1, std::memory_order_acq_rel);
   if (deterministic()) {
     auto* task = currentHostTask();
+    if (task != nullptr && task->agent != nullptr) {
+      work.clock = checker()->release(*task->agent);
+      if (work.kernel != nullptr) work.kernel->launchClock = work.clock;
+    }
     stream.queue.push_back(std::move(work));
     if (task != nullptr && task->cancelled) return discard(stream);
     advance(stream);
@@ -274,6 +323,7 @@ void Machine::synchronize(void* handle, std::chrono::nanoseconds limit) {
   if (deterministic()) {
     auto* task = currentHostTask();
     if (task != nullptr) hostTaskWait(*task, "synchronize of a stream", [&] { return stream.idle(); });
+    acquireStream(stream);
     return throwFailure(stream);
   }
   auto const now = std::chrono::steady_clock::now();
@@ -301,6 +351,7 @@ bool Machine::idle(void* handle) {
       if (task->cancelled && std::uncaught_exceptions() == 0) throw Unwind{};
       scheduler_.yieldPoll(*task, 0);
     }
+    if (stream.idle()) acquireStream(stream);
     return stream.idle();
   }
   std::unique_lock lock(mutex_);
@@ -328,6 +379,7 @@ void Machine::destroyStream(void* handle) noexcept {
       if (!stream.idle()) discard(stream);
       while (!stream.idle()) scheduler_.yieldPoll(*task, 0);
     }
+    acquireStream(stream);
     lock.lock();
   } else if (!stream.idle()) {
     if (wait) driveUntil(lock, isIdle, std::chrono::steady_clock::now() + 5s);
@@ -341,6 +393,110 @@ void Machine::destroyStream(void* handle) noexcept {
   }
   if (!deterministic()) awaitQuiet(lock);  // the driver may still be looking at the stream that it has just completed
   std::erase_if(streams_, [&](auto const& s) { return s.get() == handle; });
+}
+
+std::size_t Machine::streamCount() {
+  std::unique_lock const lock(mutex_);
+  return streams_.size();
+}
+
+// ---- memory and checks
+// ----------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::size_t sharedMapping = maxBlockShared + 4096;
+
+}  // namespace
+
+std::byte* Machine::takeShared() {
+  if (freeShared_.empty()) {
+    void* const base =
+        ::mmap(nullptr, sharedMapping, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) throwSystemError("cannot map the shared memory of a simulated block", errno);
+    freeShared_.push_back(static_cast<std::byte*>(base));
+    shared_.insert(freeShared_.back());
+  }
+  auto* const base = freeShared_.back();
+  freeShared_.pop_back();
+  if (checking_) checker_->forget(reinterpret_cast<std::uintptr_t>(base), sharedMapping);
+  return base;
+}
+
+void Machine::returnShared(std::byte* base) { freeShared_.push_back(base); }
+
+void* Machine::allocate(int device, std::size_t bytes) {
+  void* const base = heap_.allocate(device, bytes, options().memoryBytes);
+  if (checking_) checker_->memoryChanged();
+  return base;
+}
+
+void Machine::release(void* base) noexcept {
+  if (checking_) {
+    auto* const task = currentHostTask();
+    auto const address = reinterpret_cast<std::uintptr_t>(base);
+    // What follows from a rank's failure is no finding of its own.
+    if (std::uncaught_exceptions() != 0) {
+      checker_->forget(address, heap_.bytesAt(base));
+    } else {
+      checker_->freeing(task == nullptr ? nullptr : task->agent, address, heap_.bytesAt(base));
+    }
+  }
+  // A rank that fails gives its memory back while kernels of others still use it.
+  heap_.release(base, deterministic());
+}
+
+bool Machine::followsMemory(std::uintptr_t begin, std::uintptr_t end) {
+  if (heap_.touches(begin, end)) return true;
+  auto const it = shared_.upper_bound(reinterpret_cast<std::byte*>(end - 1));
+  return it != shared_.begin() && reinterpret_cast<std::uintptr_t>(*std::prev(it)) + sharedMapping > begin;
+}
+
+int Machine::ownerOf(std::uintptr_t address) { return heap_.ownerOf(address); }
+
+std::string Machine::placeOf(std::uintptr_t address) {
+  auto const it = shared_.upper_bound(reinterpret_cast<std::byte*>(address));
+  if (it != shared_.begin()) {
+    auto const base = reinterpret_cast<std::uintptr_t>(*std::prev(it));
+    if (address < base + sharedMapping) return fmt::format("offset {} of the block's shared memory", address - base);
+  }
+  return heap_.placeOf(address);
+}
+
+void Machine::hostAccess(void const* address, std::size_t bytes, bool write) {
+  auto* const task = currentHostTask();
+  if (task == nullptr || task->agent == nullptr) return;
+  // The library's own code is not instrumented, so the calls that led here are read off the stack. Copies are rare.
+  auto& agent = *task->agent;
+  auto const calls = agent.calls;
+  std::array<void*, 64> frames;
+  int const depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+  agent.calls = 0;
+  for (int frame = depth - 1; frame > 1; --frame) checker_->enterCall(agent, frames[static_cast<std::size_t>(frame)]);
+  checker_->plain(agent, reinterpret_cast<std::uintptr_t>(address), bytes, write, Checker::siteOf(agent, frames[1]));
+  agent.calls = calls;
+  if (!write) checker_->hostLooks(reinterpret_cast<std::uintptr_t>(address), bytes);
+}
+
+void Machine::acquireStream(Stream& stream) {
+  auto* const task = currentHostTask();
+  if (task != nullptr && task->agent != nullptr) checker_->acquire(*task->agent, stream.clock);
+}
+
+void Machine::beginChecks(CheckerOptions const& options) {
+  if (checker_ == nullptr) checker_ = std::make_unique<Checker>(*this);
+  checker_->begin(options);
+  checking_ = true;
+}
+
+std::vector<Finding> Machine::endChecks() {
+  if (!checking_) return {};
+  checking_ = false;
+  for (auto const& stream : streams_) {
+    stream->clock = {};
+    stream->agent = nullptr;
+  }
+  return checker_->end();
 }
 
 // ---- deterministic runs
@@ -364,15 +520,43 @@ void Machine::beginRun(int ranks, std::uint64_t seed, double preemption) {
     device.freeThreads = static_cast<unsigned>(options_.multiprocessors) * threadsPerMultiprocessor;
     devices_.push_back(std::move(device));
   }
+  for (auto& device : devices_) device.launches = 0;
+  kernelFailures_.clear();
   scheduler_.restart(seed, preemption);
+  setThreadHostOrder(&hostOrder);
   runThread_ = std::this_thread::get_id();
   hostTasksEnded_ = 0;
   deterministic_.store(true, std::memory_order_release);
 }
 
+unsigned Machine::numberKernel(int device) {
+  return deterministic() ? devices_[static_cast<std::size_t>(device)].launches++ : 0;
+}
+
+void Machine::noteKernelFailure(Kernel& kernel) {
+  if (!deterministic()) return;
+  auto const* task = currentTask();
+  bool const byThread = task != nullptr && task->isGpuThread();
+  KernelFailure failure{kernel.stream().device, kernel.name(), byThread, 0, 0, kernel.failure(), {}};
+  if (byThread) {
+    auto const& context = static_cast<GpuThread const&>(*task).context;
+    failure.block = context.block;
+    failure.thread = context.thread;
+    failure.calls = callsHere();
+  }
+  kernelFailures_.push_back(std::move(failure));
+}
+
+void Machine::checkResident(Kernel const& kernel) {
+  auto const threads = static_cast<std::uint64_t>(options_.multiprocessors) * threadsPerMultiprocessor;
+  if (std::uint64_t{kernel.shape().blocks} * room(kernel) > threads) scheduler_.cut(Cut::gridNotResident);
+}
+
 void Machine::endRun() noexcept {
   std::unique_lock const lock(mutex_);
   hostTasks_.clear();
+  heap_.unmapReleased();
+  setThreadHostOrder(nullptr);
   scheduler_.restart(options_.seed, options_.preemption);
   deterministic_.store(false, std::memory_order_release);
 }

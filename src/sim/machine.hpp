@@ -17,12 +17,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "heap.hpp"
 #include "kernel.hpp"
+#include "mscclpp/sim/finding.hpp"
 #include "mscclpp/sim/runtime.hpp"
 #include "scheduler.hpp"
 #include "stack_pool.hpp"
@@ -35,9 +37,36 @@ struct CopyWork {
   std::size_t bytes;
 };
 
+// Threads that wait for the same, or host code.
+struct WaitingGroup {
+  int device = 0;
+  bool host = false;
+  std::string kernel;
+  std::vector<unsigned> blocks;   // empty: of the host, or blocks that have not begun
+  std::vector<unsigned> threads;  // alike in each of the blocks
+  std::string what;               // "waits for ..."
+  Task* first = nullptr;          // one of them
+  layout::WaitKind kind = layout::WaitKind::none;
+  bool missesBlocks = false;  // some of its kernel's blocks have not begun
+};
+
+std::string threadsOf(WaitingGroup const& group);  // "blocks 0-3 threads 0-31"
+std::string toString(WaitingGroup const& group);   // all but its device
+
+struct KernelFailure {
+  int device = 0;
+  std::string kernel;
+  bool byThread = false;
+  unsigned block = 0;
+  unsigned thread = 0;
+  std::string text;
+  std::vector<std::uintptr_t> calls;  // code addresses, innermost first
+};
+
 struct Work {
   std::shared_ptr<Kernel> kernel;  // or, when null, a copy
   CopyWork copy{};
+  Clock clock{};  // what the submitting host code knew
 };
 
 struct Stream {
@@ -45,14 +74,20 @@ struct Stream {
   std::deque<Work> queue;  // the driver's
   std::atomic<std::uint64_t> submitted{0};
   std::atomic<std::uint64_t> completed{0};
-  std::string failure;  // guarded by the machine's mutex
+  std::string failure;     // guarded by the machine's mutex
+  Clock clock;             // what the end of all completed work makes known
+  Agent* agent = nullptr;  // that copies
   bool idle() const { return completed.load(std::memory_order_acquire) == submitted.load(std::memory_order_acquire); }
 };
 
+class Checker;
+struct CheckerOptions;
 class HostTask;
 
 class Machine {
  public:
+  Machine();
+  ~Machine();
   static Machine& instance();
 
   // ---- options and devices
@@ -65,6 +100,22 @@ class Machine {
   bool reachable(int device, std::uintptr_t address, std::size_t bytes);
   bool checksAddresses() const { return checkAddresses_; }
   bool linesArriveWhole() const { return linesArriveWhole_; }
+  // Memory that a block's threads share, with a page's room to spare.
+  std::byte* takeShared();
+  void returnShared(std::byte* base);
+  void* allocate(int device, std::size_t bytes);
+  void release(void* base) noexcept;
+
+  // ---- checked runs
+  Checker* checker() { return checking_ ? checker_.get() : nullptr; }
+  // Before the run's host code begins.
+  void beginChecks(CheckerOptions const& options);
+  std::vector<Finding> endChecks();
+  bool followsMemory(std::uintptr_t begin, std::uintptr_t end);
+  int ownerOf(std::uintptr_t address);  // device; negative: host memory, a block's shared memory, or nobody's
+  std::string placeOf(std::uintptr_t address);
+  // Host code reads or writes device memory itself.
+  void hostAccess(void const* address, std::size_t bytes, bool write);
 
   // ---- streams
   Stream* createStream(int device);
@@ -83,7 +134,11 @@ class Machine {
   void discard(Stream& stream);  // ends what runs, drops the rest
   // Who waits for what, one line each; the ranks' host code too in a deterministic run.
   std::string waiters();
+  std::vector<WaitingGroup> waitingGroups();
+  bool somebodyWaits();
   std::string takeFailures();  // of kernels that nobody has been told of
+  // Carries out the bulk copies that were left for later, when nobody can go on without them; false if there were none.
+  bool finishLateCopies();
 
   // ---- deterministic runs
   bool deterministic() const { return deterministic_.load(std::memory_order_acquire); }
@@ -92,18 +147,26 @@ class Machine {
   std::vector<std::unique_ptr<HostTask>>& hostTasks() { return hostTasks_; }
   StackPool& threadStacks() { return *stacks_; }
   void discardAll();
+  unsigned numberKernel(int device);
+  void noteKernelFailure(Kernel& kernel);
+  std::vector<KernelFailure> const& kernelFailures() const { return kernelFailures_; }  // of this run
+  // Called where a thread begins to wait for all blocks of its grid.
+  void checkResident(Kernel const& kernel);
+  std::size_t streamCount();
   void noteHostTaskEnded() { ++hostTasksEnded_; }
   std::size_t hostTasksEnded() const { return hostTasksEnded_; }
 
  private:
   struct Device {
     unsigned freeThreads = 0;
+    unsigned launches = 0;                    // in this deterministic run
     std::deque<Kernel*> waiting;              // kernels with blocks that have not begun
     std::array<Heap::Window, 256> windows{};  // where the last accesses went, by address
     std::uint64_t heapGeneration = 0;
   };
 
-  void applyOptions();  // under the mutex
+  void acquireStream(Stream& stream);  // the running host code knows of its work's end
+  void applyOptions();                 // under the mutex
   void requireOwner(char const* operation) const;
   void startBlocks(Device& device);
   void completeOne(Stream& stream) {
@@ -149,6 +212,11 @@ class Machine {
   std::thread::id runThread_;
   std::vector<std::unique_ptr<HostTask>> hostTasks_;
   std::size_t hostTasksEnded_ = 0;
+  std::vector<KernelFailure> kernelFailures_;
+  std::unique_ptr<Checker> checker_;
+  bool checking_ = false;
+  std::set<std::byte*> shared_;  // of blocks that run or have run
+  std::vector<std::byte*> freeShared_;
   std::uint64_t completions_ = 0;  // streams that became idle; the driver's
 };
 
@@ -156,9 +224,9 @@ class Machine {
 
 class HostTask final : public Task {
  public:
-  HostTask(int rank, StackPool& stacks, std::function<void()> main)
-      : Task(false), rank_(rank), stacks_(stacks), main_(std::move(main)) {}
+  HostTask(int rank, StackPool& stacks, std::function<void()> main);
   int rank() const { return rank_; }
+  TaskKey key() const override;
   std::exception_ptr const& failure() const { return failure_; }
   void ended() override;
   void failedToStart(char const* why) override;
@@ -180,5 +248,7 @@ bool hostTaskWait(HostTask& task, char const* what, std::function<bool()> const&
 
 // The GPU thread that is running; throws invalidUsage elsewhere, naming the operation.
 GpuThread& currentGpuThread(char const* operation);
+// The running thread's kernel fails, and says so of this thread.
+[[noreturn]] void failKernel(GpuThread& self, std::string const& why);
 
 }  // namespace mscclpp::sim

@@ -55,6 +55,10 @@ std::string stateOf(GpuThread const& thread) {
   return "waits";
 }
 
+struct ByIndex {
+  bool operator()(Block const* a, Block const* b) const { return std::pair(a->index(), a) < std::pair(b->index(), b); }
+};
+
 }  // namespace
 
 std::string toString(WaitDescription const& wait) {
@@ -74,6 +78,9 @@ std::string toString(WaitDescription const& wait) {
       return fmt::format("the team barrier{}, channel {}, epoch {}", peer, channel, values);
     case layout::WaitKind::proxy:
       return fmt::format("the host proxy{}, channel {}, FIFO position {}", peer, channel, values);
+    case layout::WaitKind::bulkBarrier:
+      return fmt::format("arrivals and bytes at its block's bulk barrier at shared address {}, parity {}", channel,
+                         wait.expected);
     case layout::WaitKind::misuse:
       return fmt::format("nothing: misuse number {}, limit {}, got {}", channel, wait.expected, wait.seen);
     case layout::WaitKind::none:
@@ -82,18 +89,21 @@ std::string toString(WaitDescription const& wait) {
   return fmt::format("a value{}, channel {}, {}", peer, channel, values);
 }
 
-std::string Machine::waiters() {
-  char const* const owner = deterministic() ? "rank" : "device";
-  // (device, kernel, state) -> block -> threads, then blocks with the same threads together.
-  std::map<std::tuple<int, std::string, std::string>, std::map<unsigned, std::vector<unsigned>>> byState;
-  std::vector<std::string> lines;
+std::vector<WaitingGroup> Machine::waitingGroups() {
+  std::vector<WaitingGroup> groups;
   for (auto const& task : hostTasks_) {
     if (task->state == TaskState::done) continue;
-    lines.push_back(fmt::format("{} {}: host code {}", owner, task->rank(),
-                                task->state == TaskState::polling && task->hostWait != nullptr
-                                    ? fmt::format("waits: {}", task->hostWait)
-                                    : std::string("runs")));
+    WaitingGroup group;
+    group.device = task->rank();
+    group.host = true;
+    group.first = task.get();
+    group.what = task->state == TaskState::polling && task->hostWait != nullptr
+                     ? fmt::format("waits: {}", task->hostWait)
+                     : std::string("runs");
+    groups.push_back(std::move(group));
   }
+  // (device, kernel, state) -> block -> threads, then blocks with the same threads together.
+  std::map<std::tuple<int, std::string, std::string>, std::map<Block*, std::vector<unsigned>, ByIndex>> byState;
   for (auto const& stream : streams_) {
     for (auto const& work : stream->queue) {
       if (work.kernel == nullptr || !work.kernel->started()) continue;
@@ -102,31 +112,58 @@ std::string Machine::waiters() {
         for (unsigned t = 0; t < kernel.shape().threads; ++t) {
           auto& thread = block->thread(t);
           if (thread.state == TaskState::done) continue;
-          byState[{stream->device, kernel.name(), stateOf(thread)}][index].push_back(t);
+          byState[{stream->device, kernel.name(), stateOf(thread)}][block.get()].push_back(t);
         }
       }
       if (!kernel.allBlocksStarted()) {
-        lines.push_back(
-            fmt::format("{} {}: kernel \"{}\" blocks {}-{} have not begun: the device has no room before "
-                        "others end",
-                        owner, stream->device, kernel.name(), kernel.firstWaitingBlock(), kernel.shape().blocks - 1));
+        WaitingGroup group;
+        group.device = stream->device;
+        group.kernel = kernel.name();
+        group.what = fmt::format("blocks {}-{} have not begun: the device has no room before others end",
+                                 kernel.firstWaitingBlock(), kernel.shape().blocks - 1);
+        groups.push_back(std::move(group));
       }
     }
   }
   for (auto const& [key, blocks] : byState) {
-    auto const& [device, kernel, state] = key;
-    std::map<std::string, std::vector<unsigned>> byThreads;
+    std::map<std::string, std::vector<Block*>> byThreads;
     for (auto const& [block, threads] : blocks) byThreads[plural("thread", threads)].push_back(block);
     for (auto const& [threads, sameBlocks] : byThreads) {
-      lines.push_back(fmt::format("{} {}: kernel \"{}\" {} {}: {}", owner, device, kernel, plural("block", sameBlocks),
-                                  threads, state));
+      auto& block = *sameBlocks.front();
+      WaitingGroup group;
+      std::tie(group.device, group.kernel, group.what) = key;
+      for (auto const* b : sameBlocks) group.blocks.push_back(b->index());
+      group.threads = blocks.at(&block);
+      auto& thread = block.thread(group.threads.front());
+      group.first = &thread;
+      if (thread.state == TaskState::polling && thread.poll != nullptr) group.kind = thread.poll->what.kind;
+      group.missesBlocks = !block.kernel().allBlocksStarted();
+      groups.push_back(std::move(group));
     }
   }
-  std::size_t const hidden = lines.size() > maxLines ? lines.size() - maxLines : 0;
-  lines.resize(lines.size() - hidden);
+  return groups;
+}
+
+std::string threadsOf(WaitingGroup const& group) {
+  return plural("block", group.blocks) + " " + plural("thread", group.threads);
+}
+
+std::string toString(WaitingGroup const& group) {
+  if (group.host) return fmt::format("host code {}", group.what);
+  if (group.blocks.empty()) return fmt::format("kernel \"{}\" {}", group.kernel, group.what);
+  return fmt::format("kernel \"{}\" {}: {}", group.kernel, threadsOf(group), group.what);
+}
+
+bool Machine::somebodyWaits() { return !waitingGroups().empty(); }
+
+std::string Machine::waiters() {
+  char const* const owner = deterministic() ? "rank" : "device";
+  auto const groups = waitingGroups();
   std::string text;
-  for (auto const& line : lines) text += "  " + line + "\n";
-  if (hidden != 0) text += fmt::format("  and {} lines more\n", hidden);
+  for (std::size_t i = 0; i < std::min(groups.size(), maxLines); ++i) {
+    text += fmt::format("  {} {}: {}\n", owner, groups[i].device, toString(groups[i]));
+  }
+  if (groups.size() > maxLines) text += fmt::format("  and {} lines more\n", groups.size() - maxLines);
   return text;
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "mscclpp/sim/run.hpp"
+#include "rank_run.hpp"
 
 #include <exception>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "machine.hpp"
+#include "checker/checker.hpp"
 #include "mscclpp/host/error.hpp"
-#include "mscclpp/host/wait.hpp"
+#include "mscclpp/host/local_bootstrap.hpp"
 #include "mscclpp/sim/launch.hpp"
 
 namespace mscclpp::sim {
@@ -23,103 +23,114 @@ bool waitInFiber(std::function<bool()> const& ready, std::chrono::nanoseconds li
   return ready();
 }
 
-class Run {
- public:
-  Run(RunOptions const& options, std::function<void(RankContext&)> const& rankMain)
-      : machine_(Machine::instance()), options_(options), hostStacks_(options.hostStackBytes * stackFactor) {
-    machine_.beginRun(options.ranks, options.seed, options.preemption);
-    previousWait_ = threadHostWait();
-    setThreadHostWait(&waitInFiber);
-    for (int rank = 0; rank < options.ranks; ++rank) {
-      auto main = [rank, ranks = options.ranks, &rankMain] {
-        RankContext context(rank, ranks);
-        rankMain(context);
-      };
-      machine_.hostTasks().push_back(std::make_unique<HostTask>(rank, hostStacks_, std::move(main)));
+}  // namespace
+
+// ---- a run
+// -----------------------------------------------------------------------------------------------------------
+
+RankRun::RankRun(Options const& options, StackPool& hostStacks, std::function<void(RankContext&)> const& rankMain)
+    : machine_(Machine::instance()), options_(options) {
+  machine_.beginRun(options.ranks, options.seed, options.preemption);
+  machine_.scheduler().direct(options.director, options.limits);
+  if (options.checks != nullptr) machine_.beginChecks(*options.checks);
+  previousWait_ = threadHostWait();
+  setThreadHostWait(&waitInFiber);
+  auto bootstraps = LocalBootstrap::create(options.ranks);
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    auto main = [rank, ranks = options.ranks, bootstrap = std::move(bootstraps[static_cast<std::size_t>(rank)]),
+                 &rankMain]() mutable {
+      RankContext context(rank, ranks, std::move(bootstrap));
+      rankMain(context);
+    };
+    machine_.hostTasks().push_back(std::make_unique<HostTask>(rank, hostStacks, std::move(main)));
+  }
+}
+
+RankRun::~RankRun() {
+  setThreadHostWait(previousWait_);
+  machine_.endRun();
+}
+
+HostTask const* RankRun::failedRank() const {
+  for (auto const& task : machine_.hostTasks()) {
+    if (task->failure()) return task.get();
+  }
+  return nullptr;
+}
+
+RunEnd RankRun::toEnd() {
+  auto& scheduler = machine_.scheduler();
+  for (auto& task : machine_.hostTasks()) scheduler.add(*task);
+  std::size_t seenEnded = 0;
+  for (std::uint64_t steps = 1;; ++steps) {
+    bool const went = scheduler.step() || (scheduler.whyCut() == Cut::none && machine_.finishLateCopies());
+    if (options_.stopAtFailure && seenEnded != machine_.hostTasksEnded()) {
+      seenEnded = machine_.hostTasksEnded();
+      if (failedRank() != nullptr) return RunEnd::failed;
     }
+    if (!went) {
+      if (scheduler.whyCut() != Cut::none) return RunEnd::cut;
+      return machine_.somebodyWaits() ? RunEnd::stuck : RunEnd::finished;
+    }
+    if (steps % 4096 == 0 && std::chrono::steady_clock::now() > options_.deadline) return RunEnd::wallLimit;
   }
+}
 
-  ~Run() {
-    setThreadHostWait(previousWait_);
-    machine_.endRun();
+// Kernels first: their threads use memory that the ranks' code owns.
+void RankRun::unwind() noexcept {
+  auto& scheduler = machine_.scheduler();
+  scheduler.direct(nullptr);
+  scheduler.holdHostTasks();
+  machine_.discardAll();
+  runCancelled();
+  for (auto& task : machine_.hostTasks()) task->cancelled = true;
+  scheduler.releaseHostTasks();
+  runCancelled();
+  machine_.discardAll();
+  runCancelled();
+}
+
+void RankRun::runCancelled() {
+  while (machine_.scheduler().step()) {
   }
+}
 
-  RunSummary execute() {
-    auto& scheduler = machine_.scheduler();
-    for (auto& task : machine_.hostTasks()) scheduler.add(*task);
-    std::exception_ptr failure;
-    try {
-      stepToEnd();
-      if (auto const failures = machine_.takeFailures(); !failures.empty()) {
+// ---- run()
+// -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string failedBefore(Machine& machine) {
+  auto const failures = machine.takeFailures();
+  return failures.empty() ? failures : "  failed before:\n" + failures;
+}
+
+// Throws what has gone wrong.
+void judge(RunEnd end, RankRun const& run, RunOptions const& options) {
+  auto& machine = Machine::instance();
+  switch (end) {
+    case RunEnd::finished:
+      if (auto const failures = machine.takeFailures(); !failures.empty()) {
         throw Error(ErrorCode::deviceError, fmt::format("kernels failed in a simulated run (seed {}) and no rank asked "
                                                         "with synchronize:\n{}",
-                                                        options_.seed, failures));
+                                                        options.seed, failures));
       }
-    } catch (...) {
-      failure = std::current_exception();
-      unwind();
-    }
-    if (failure) std::rethrow_exception(failure);
-    return {options_.seed, scheduler.switches(), scheduler.memorySteps(), scheduler.trace()};
+      return;
+    case RunEnd::failed:
+      std::rethrow_exception(run.failedRank()->failure());
+    case RunEnd::stuck:
+      throw Error(ErrorCode::timeout,
+                  fmt::format("dead-lock in a simulated run (seed {}, after {} switches): nobody can go on\n{}{}"
+                              "Run with the same seed to see it again",
+                              options.seed, machine.scheduler().switches(), machine.waiters(), failedBefore(machine)));
+    case RunEnd::wallLimit:
+    case RunEnd::cut:
+      throw Error(ErrorCode::timeout,
+                  fmt::format("a simulated run (seed {}) has not ended within {} s (RunOptions::wallLimit):\n{}{}"
+                              "A wait that does not use the library's poll is never seen as a dead-lock",
+                              options.seed, options.wallLimit.count(), machine.waiters(), failedBefore(machine)));
   }
-
- private:
-  void stepToEnd() {
-    auto const deadline = std::chrono::steady_clock::now() + options_.wallLimit;
-    std::size_t seenEnded = 0;
-    for (std::uint64_t steps = 1;; ++steps) {
-      bool const went = machine_.scheduler().step();
-      if (seenEnded != machine_.hostTasksEnded()) {
-        seenEnded = machine_.hostTasksEnded();
-        for (auto const& task : machine_.hostTasks()) {
-          if (task->failure()) std::rethrow_exception(task->failure());
-        }
-      }
-      if (!went) {
-        auto const waiters = machine_.waiters();
-        if (waiters.empty()) return;
-        throw Error(ErrorCode::timeout,
-                    fmt::format("dead-lock in a simulated run (seed {}, after {} switches): nobody can go on\n{}{}"
-                                "Run with the same seed to see it again",
-                                options_.seed, machine_.scheduler().switches(), waiters, failedBefore()));
-      }
-      if (steps % 4096 == 0 && options_.wallLimit.count() > 0 && std::chrono::steady_clock::now() > deadline) {
-        throw Error(ErrorCode::timeout,
-                    fmt::format("a simulated run (seed {}) has not ended within {} s (RunOptions::wallLimit):\n{}{}"
-                                "A wait that does not use the library's poll is never seen as a dead-lock",
-                                options_.seed, options_.wallLimit.count(), machine_.waiters(), failedBefore()));
-      }
-    }
-  }
-
-  std::string failedBefore() {
-    auto const failures = machine_.takeFailures();
-    return failures.empty() ? failures : "  failed before:\n" + failures;
-  }
-
-  // Kernels first: their threads use memory that the ranks' code owns.
-  void unwind() noexcept {
-    auto& scheduler = machine_.scheduler();
-    scheduler.holdHostTasks();
-    machine_.discardAll();
-    runCancelled();
-    for (auto& task : machine_.hostTasks()) task->cancelled = true;
-    scheduler.releaseHostTasks();
-    runCancelled();
-    machine_.discardAll();
-    runCancelled();
-  }
-
-  void runCancelled() {
-    while (machine_.scheduler().step()) {
-    }
-  }
-
-  Machine& machine_;
-  RunOptions options_;
-  StackPool hostStacks_;
-  HostWait previousWait_ = nullptr;
-};
+}
 
 }  // namespace
 
@@ -135,11 +146,29 @@ RunSummary run(RunOptions const& options, std::function<void(RankContext&)> cons
                             options.hostStackBytes, 64 * 1024));
   }
   ensureInstalled();
-  return Run(options, rankMain).execute();
+  StackPool hostStacks(options.hostStackBytes * stackFactor);
+  RankRun::Options how{.ranks = options.ranks, .seed = options.seed, .preemption = options.preemption};
+  if (options.wallLimit.count() > 0) how.deadline = std::chrono::steady_clock::now() + options.wallLimit;
+  RankRun run(how, hostStacks, rankMain);
+  std::exception_ptr failure;
+  try {
+    judge(run.toEnd(), run, options);
+  } catch (...) {
+    failure = std::current_exception();
+    run.unwind();
+  }
+  if (failure) std::rethrow_exception(failure);
+  auto const& scheduler = Machine::instance().scheduler();
+  return {options.seed, scheduler.switches(), scheduler.memorySteps(), scheduler.trace()};
 }
 
 // ---- the ranks' host code
 // --------------------------------------------------------------------------------------------
+
+HostTask::HostTask(int rank, StackPool& stacks, std::function<void()> main)
+    : Task(false), rank_(rank), stacks_(stacks), main_(std::move(main)) {
+  if (auto* const checker = Machine::instance().checker()) agent = &checker->addHost(rank);
+}
 
 void HostTask::body() noexcept {
   if (cancelled) return;
@@ -150,6 +179,8 @@ void HostTask::body() noexcept {
     failure_ = std::current_exception();
   }
 }
+
+TaskKey HostTask::key() const { return keyOfHost(rank_); }
 
 void HostTask::ended() { Machine::instance().noteHostTaskEnded(); }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include <cxxabi.h>
@@ -41,13 +42,11 @@ class SimRuntime final : public Runtime {
 
   void* allocate(int device, std::size_t bytes, MemoryKind) override {
     machine().checkDevice(device, "allocate");
-    return machine().heap().allocate(device, bytes, machine().options().memoryBytes);
+    return machine().allocate(device, bytes);
   }
-  void release(void* base) noexcept override { machine().heap().release(base); }
-  void* allocateHost(std::size_t bytes) override {
-    return machine().heap().allocate(hostMemory, bytes, machine().options().memoryBytes);
-  }
-  void releaseHost(void* base) noexcept override { machine().heap().release(base); }
+  void release(void* base) noexcept override { machine().release(base); }
+  void* allocateHost(std::size_t bytes) override { return machine().allocate(hostMemory, bytes); }
+  void releaseHost(void* base) noexcept override { machine().release(base); }
   Allocation allocationOf(void const* pointer) const override { return machine().heap().allocationOf(pointer); }
 
   std::optional<IpcHandle> exportIpc(Allocation const&) override { return std::nullopt; }
@@ -76,17 +75,20 @@ class SimRuntime final : public Runtime {
   void copy(void* dst, void const* src, std::size_t bytes) override {
     checkCopy(dst, src, bytes, "copy");
     hostStep();
+    machine().hostAccess(src, bytes, false);
+    machine().hostAccess(dst, bytes, true);
     if (bytes != 0) std::memmove(dst, src, bytes);
     hostStep();
   }
   void copyAsync(void* dst, void const* src, std::size_t bytes, void* stream) override {
     checkCopy(dst, src, bytes, "copyAsync");
     auto& where = machine().checkStream(stream, "copyAsync");
-    if (bytes != 0) machine().submit(where, {nullptr, {dst, src, bytes}});
+    if (bytes != 0) machine().submit(where, {nullptr, {dst, src, bytes}, {}});
   }
   void fill(void* dst, int value, std::size_t bytes) override {
     checkCopy(dst, dst, bytes, "fill");
     hostStep();
+    machine().hostAccess(dst, bytes, true);
     if (bytes != 0) std::memset(dst, value, bytes);
     hostStep();
   }
@@ -129,7 +131,14 @@ std::string kernelName(std::type_info const& type) {
   int status = 0;
   std::unique_ptr<char, void (*)(void*)> const name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
                                                     std::free);
-  return name == nullptr ? type.name() : name.get();
+  if (name == nullptr) return type.name();
+  // The library's own names need no namespace, and those of template arguments are long.
+  std::string text = name.get();
+  for (std::string_view const prefix : {"mscclpp::sim_backend::", "mscclpp::"}) {
+    for (auto at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at))
+      text.erase(at, prefix.size());
+  }
+  return text;
 }
 
 void enqueueKernel(void* stream, LaunchShape const& shape, std::string name, std::function<void()> perThread) {
@@ -147,7 +156,8 @@ void enqueueKernel(void* stream, LaunchShape const& shape, std::string name, std
   if (!perThread) refuse("no function to run");
   if (insideKernel()) refuse("called inside of a kernel; kernels are launched by host code");
   auto& where = machine.checkStream(stream, "launch");
-  machine.submit(where, {std::make_shared<Kernel>(machine, where, shape, std::move(name), std::move(perThread)), {}});
+  machine.submit(where,
+                 {std::make_shared<Kernel>(machine, where, shape, std::move(name), std::move(perThread)), {}, {}});
 }
 
 }  // namespace mscclpp::sim

@@ -27,6 +27,8 @@ TEST_CASE("each kind of wait in words") {
   CHECK(explain(report(WaitKind::gridBarrier)) == who + "the other blocks of its grid: expected generation 5, seen 4");
   CHECK(explain(report(WaitKind::teamBarrier)) == who + "rank 1 at a barrier of its team: expected epoch 5, seen 4");
   CHECK(explain(report(WaitKind::proxy)) == who + "the host's proxy: expected position 5, seen 4");
+  CHECK(explain(report(WaitKind::bulkBarrier)) ==
+        who + "arrivals and bytes at its block's bulk barrier at shared address 17: the phase of parity 5 has not ended");
 }
 
 TEST_CASE("each refused launch in its own words, with both numbers") {

@@ -12,7 +12,6 @@
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/launch.hpp"
-#include "mscclpp/host/local_bootstrap.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/host/team.hpp"
 
@@ -72,10 +71,8 @@ inline void forEachRank(int ranks, std::function<void(Rank&)> const& body, World
   runRanks(DeviceKind::cuda, ranks, runRank);
 #else
   if (Device::count(DeviceKind::sim) < ranks) sim::install({.devices = ranks});
-  auto bootstraps = LocalBootstrap::create(ranks);
   sim::run({.ranks = ranks, .seed = options.seed, .preemption = options.preemption}, [&](sim::RankContext& context) {
-    auto bootstrap = std::move(bootstraps[static_cast<std::size_t>(context.rank())]);
-    Communicator communicator(std::move(bootstrap), Device{DeviceKind::sim, context.device()});
+    Communicator communicator(context.bootstrap(), Device{DeviceKind::sim, context.device()});
     runRank(communicator);
   });
 #endif

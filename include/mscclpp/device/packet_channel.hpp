@@ -29,7 +29,8 @@ MSCCLPP_DEVICE void copyToPackets(G const& group, std::byte* packets, std::byte 
   auto const rounded = ceilDiv<std::uint64_t>(slots, 32) * 32;  // whole warps go round together
   for (std::uint64_t slot = group.rank(); slot < (P::wholeWarp ? rounded : slots); slot += group.size()) {
     bool const active = slot < slots;
-    auto const payload = active ? reader.read(reader.window(P::dataOffset(slot)), 0) : Payload<P::words>{};
+    auto const payload =
+        active ? reader.read(reader.window(P::dataOffset(slot)), 0, P::dataBytes(slot % 8)) : Payload<P::words>{};
     P::store(packets + slot * P::slotBytes, payload, flag, active);
   }
 }

@@ -58,6 +58,7 @@ MSCCLPP_DEVICE void poll(layout::Watch* watch, WaitFor const& what, Ready&& read
     if (!spin.again(what, seen)) [[unlikely]]
       giveUp(watch, what, seen, spin.waitedNs());
   }
+  spin.end(what);
 }
 
 // Refuses to go on when a launch cannot work: reports `seen` against `limit` as misuse and leaves the kernel.

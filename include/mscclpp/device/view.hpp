@@ -90,14 +90,17 @@ class PayloadReader : public impl::PayloadAccess<T const, Granule> {
  public:
   using impl::PayloadAccess<T const, Granule>::PayloadAccess;
 
-  // The payload at `offset` bytes into the window, a multiple of Granule.
-  MSCCLPP_DEVICE Payload<Words> read(Window<T const> const& window, std::uint32_t offset) const {
-    if (this->aligned_ && offset + Words * 4 <= window.bytes) [[likely]] {
-      Payload<Words> payload;
+  // The payload at `offset` bytes into the window, a multiple of Granule. Nothing behind its first `valid` bytes,
+  // another multiple, is touched: it may be another thread's.
+  MSCCLPP_DEVICE Payload<Words> read(Window<T const> const& window, std::uint32_t offset,
+                                     unsigned valid = Words * 4) const {
+    if (this->aligned_ && offset + valid <= window.bytes) [[likely]] {
+      Payload<Words> payload{};
       using Access = Payload<Granule / 4>;
       auto const* from = reinterpret_cast<Access const*>(reinterpret_cast<std::byte const*>(window.data) + offset);
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < Words * 4 / Granule; ++i) {
+        if (i != 0 && i * Granule >= valid) break;
         Access const piece = from[i];
         MSCCLPP_UNROLL
         for (unsigned w = 0; w < Granule / 4; ++w) payload.word[i * (Granule / 4) + w] = piece.word[w];
@@ -105,7 +108,7 @@ class PayloadReader : public impl::PayloadAccess<T const, Granule> {
       return payload;
     }
     if (offset >= window.bytes) return {};
-    return impl::readRagged<T, Words>(window.data, window.bytes, offset);
+    return impl::readRagged<T, Words>(window.data, minimum(window.bytes, offset + valid), offset);
   }
 };
 

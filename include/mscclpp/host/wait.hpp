@@ -9,11 +9,23 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 
 namespace mscclpp {
 
 // Returns true once `ready` does, false when the limit has passed first. A limit of zero looks once.
 using HostWait = bool (*)(std::function<bool()> const& ready, std::chrono::nanoseconds limit);
+
+// What host code hands on with a message and learns from one, on a machine that checks who is ordered with whom.
+struct HostOrder {
+  std::shared_ptr<void const> (*release)();
+  void (*acquire)(void const* released);
+};
+
+// For the calling thread; null: nothing is recorded.
+void setThreadHostOrder(HostOrder const* order) noexcept;
+std::shared_ptr<void const> hostRelease();
+void hostAcquire(std::shared_ptr<void const> const& released);
 
 // For the calling thread; null: the ordinary way again.
 void setThreadHostWait(HostWait wait) noexcept;

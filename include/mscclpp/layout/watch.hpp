@@ -22,6 +22,7 @@ enum class WaitKind : std::uint32_t {
   teamBarrier = 5,  // all ranks of a team; values are epochs
   proxy = 6,        // host proxy; values are FIFO positions
   misuse = 7,       // not a wait: a launch that the kernel refuses; `expected` is the limit, `seen` what it got
+  bulkBarrier = 8,  // phase of a BulkBarrier of this block; values are parities, `channel` is its shared address
 };
 
 // What a kernel refused, as `channel` of a report of kind `misuse`.

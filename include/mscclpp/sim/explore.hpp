@@ -25,7 +25,7 @@ namespace mscclpp::sim {
 
 struct World {
   int ranks = 2;
-  MachineOptions machine;  // `devices` is raised to `ranks`
+  MachineOptions machine = {};  // `devices` is raised to `ranks`
 };
 
 enum class Strategy : std::uint8_t {
@@ -50,7 +50,7 @@ struct ExploreOptions {
   std::uint64_t stepLimit = 50'000'000;     // memory steps of one schedule
   std::uint64_t liveLockSteps = 2'000'000;  // memory steps in which nothing changed
   std::chrono::milliseconds timeLimit{0};   // of the whole exploration; 0: none
-  std::string replay;                       // Finding::schedule: run just this one
+  std::string replay = {};                  // Finding::schedule: run just this one
 };
 
 struct ExploreResult {
@@ -70,9 +70,10 @@ struct ExploreResult {
 ExploreResult explore(World const& world, std::function<void(RankContext&)> const& rankMain,
                       ExploreOptions const& options = {});
 
-// Readable report; one document of JSON; one of SARIF 2.1.0, for the code views of CI services.
+// Readable report; one document of JSON; one of SARIF 2.1.0, for the code views of CI services, which want files below
+// `sourceRoot` named from there.
 std::string toText(ExploreResult const& result);
 std::string toJson(ExploreResult const& result);
-std::string toSarif(ExploreResult const& result);
+std::string toSarif(ExploreResult const& result, std::string const& sourceRoot = {});
 
 }  // namespace mscclpp::sim

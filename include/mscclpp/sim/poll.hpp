@@ -18,6 +18,10 @@ struct PollState {
   std::uint64_t resumedAt = 0;     // the scheduler's count of progress when the latest look began
 };
 
+// Around each wait, whether or not it has to look more than once.
+void beginWait();
+void endWait(layout::WaitKind kind, std::uint64_t expected);
+
 // The condition was just found false: lets others run, and returns when it is worth another look.
 // False when the wait has to be given up: the watch's abort flag is set or its limit passed. In a deterministic run the
 // limit does not count, because the scheduler sees exactly when nobody can go on.

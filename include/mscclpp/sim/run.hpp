@@ -12,6 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
+
+#include "mscclpp/host/bootstrap.hpp"
 
 namespace mscclpp::sim {
 
@@ -25,14 +29,18 @@ struct RunOptions {
 
 class RankContext {
  public:
-  RankContext(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+  RankContext(int rank, int ranks, std::shared_ptr<Bootstrap> bootstrap)
+      : rank_(rank), ranks_(ranks), bootstrap_(std::move(bootstrap)) {}
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   int device() const { return rank_; }
+  // Among the ranks of this run, for a Communicator. A rank whose code has returned has left it.
+  std::shared_ptr<Bootstrap> const& bootstrap() const { return bootstrap_; }
 
  private:
   int rank_;
   int ranks_;
+  std::shared_ptr<Bootstrap> bootstrap_;
 };
 
 struct RunSummary {

@@ -22,6 +22,7 @@ struct MachineOptions {
   bool checkAddresses = true;    // fail kernels whose ordered accesses leave the device's memory
   std::uint64_t seed = 1;        // outside of deterministic runs
   double preemption = 0;         // chance that a thread is interrupted at a memory step
+  bool operator==(MachineOptions const&) const = default;
 };
 
 // Replaces the machine's options. Throws invalidUsage for values out of range and while memory or streams exist.

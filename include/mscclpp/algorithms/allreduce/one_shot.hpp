@@ -48,7 +48,8 @@ struct OneShot {
       Payload<W> own[U];
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < U; ++i) {
-        own[i] = mine.valid[i] ? reader.read(source, Tr::dataOffset(mine.slot[i])) : Payload<W>{};
+        own[i] = mine.valid[i] ? reader.read(source, Tr::dataOffset(mine.slot[i]), Tr::dataBytes(mine.slot[i]))
+                               : Payload<W>{};
       }
       session.beginRound();
       MSCCLPP_UNROLL

@@ -65,7 +65,8 @@ struct TwoShot {
           auto const source = reader.window(offsetOf(peerAt(first + k)));
           MSCCLPP_UNROLL
           for (unsigned i = 0; i < U; ++i) {
-            part[k][i] = mine.valid[i] ? reader.read(source, Tr::dataOffset(mine.slot[i])) : Payload<W>{};
+            part[k][i] = mine.valid[i] ? reader.read(source, Tr::dataOffset(mine.slot[i]), Tr::dataBytes(mine.slot[i]))
+                                       : Payload<W>{};
           }
         }
         if (first == 1) session.beginRound();
@@ -134,7 +135,8 @@ struct TwoShot {
       for (unsigned i = 0; i < batch; ++i) {
         slots[i] = mine.slot[first + i];
         active[i] = mine.active[first + i];
-        own[i] = mine.valid[first + i] ? reader.read(source, Tr::dataOffset(slots[i])) : Payload<Tr::words>{};
+        own[i] = mine.valid[first + i] ? reader.read(source, Tr::dataOffset(slots[i]), Tr::dataBytes(slots[i]))
+                                       : Payload<Tr::words>{};
       }
       R::template fold<batch>(team, session, 0, slots, active, own, totals);
       MSCCLPP_UNROLL

@@ -38,6 +38,9 @@ class Spin {
     return limit == 0 || now - start_ <= limit;
   }
 
+  // Called once the condition was found true. Of use to the simulated machine only.
+  MSCCLPP_DEVICE void end(layout::WaitFor const&) {}
+
   MSCCLPP_DEVICE std::uint64_t waitedNs() const { return start_ == 0 ? 0 : nanoseconds() - start_; }
 
  private:

@@ -2,11 +2,11 @@
 //
 // Memory operations with visible order and scope, on the simulated machine. Twin of arch/cuda/memory.hpp.
 //
-// Each is a scheduling point followed by one host atomic, so that other processes sharing the memory are ordered too.
+// Each is a scheduling point and one step of the memory model; see sim/ordered_access.hpp.
 // The 16-byte forms are relaxed, system scope, and whole per 8 bytes only: another thread may see one half of them.
 #pragma once
 
-#include <atomic>
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -14,7 +14,7 @@
 #include "mscclpp/device/bits.hpp"
 #include "mscclpp/device/config.hpp"
 #include "mscclpp/device/order.hpp"
-#include "mscclpp/sim/memory_step.hpp"
+#include "mscclpp/sim/ordered_access.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
@@ -23,54 +23,55 @@ namespace arch {
 template <class T>
 concept Word = (sizeof(T) == 4 || sizeof(T) == 8) && std::is_trivially_copyable_v<T>;
 
-template <Order O>
-inline constexpr std::memory_order hostOrder = O == Order::relaxed          ? std::memory_order_relaxed
-                                               : O == Order::acquire        ? std::memory_order_acquire
-                                               : O == Order::release        ? std::memory_order_release
-                                               : O == Order::acquireRelease ? std::memory_order_acq_rel
-                                                                            : std::memory_order_seq_cst;
+template <Word T>
+std::uint64_t toBits(T value) {
+  return std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(value);
+}
+
+template <Word T>
+T fromBits(std::uint64_t bits) {
+  return std::bit_cast<T>(static_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(bits));
+}
 
 template <Order O, Scope S, Word T>
 MSCCLPP_DEVICE T load(T const* address) {
   static_assert(O == Order::relaxed || O == Order::acquire, "a load is relaxed or acquire");
   static_assert(S != Scope::thread, "a load that only its own thread relies on is a plain read");
-  sim::memoryStep(address, sizeof(T), false, O, S);
-  return std::atomic_ref<T>(*const_cast<T*>(address)).load(hostOrder<O>);
+  return fromBits<T>(sim::loadWord(address, sizeof(T), O, S));
 }
 
 template <Order O, Scope S, Word T>
 MSCCLPP_DEVICE void store(T* address, std::type_identity_t<T> value) {
   static_assert(O == Order::relaxed || O == Order::release, "a store is relaxed or release");
   static_assert(S != Scope::thread, "a store that only its own thread relies on is a plain write");
-  sim::memoryStep(address, sizeof(T), true, O, S);
-  std::atomic_ref<T>(*address).store(value, hostOrder<O>);
+  sim::storeWord(address, sizeof(T), toBits(value), O, S);
 }
 
 template <Order O, Scope S, Word T>
 requires std::is_integral_v<T> MSCCLPP_DEVICE T fetchAdd(T* address, std::type_identity_t<T> value) {
-  sim::memoryStep(address, sizeof(T), true, O, S);
-  return std::atomic_ref<T>(*address).fetch_add(value, hostOrder<O>);
+  return fromBits<T>(sim::addWord(address, sizeof(T), toBits(value), O, S));
 }
 
 // Like fetchAdd, without the answer.
 template <Order O, Scope S, Word T>
 requires std::is_integral_v<T> MSCCLPP_DEVICE void reduceAdd(T* address, std::type_identity_t<T> value) {
   static_assert(O == Order::relaxed || O == Order::release, "a reduction is relaxed or release");
-  sim::memoryStep(address, sizeof(T), true, O, S);
-  std::atomic_ref<T>(*address).fetch_add(value, hostOrder<O>);
+  sim::addWord(address, sizeof(T), toBits(value), O, S);
 }
 
 template <Order O, Scope S, Word T>
 MSCCLPP_DEVICE T exchange(T* address, std::type_identity_t<T> value) {
-  sim::memoryStep(address, sizeof(T), true, O, S);
-  return std::atomic_ref<T>(*address).exchange(value, hostOrder<O>);
+  return fromBits<T>(sim::exchangeWord(address, sizeof(T), toBits(value), O, S));
 }
 
 // On failure `expected` receives the value found.
 template <Order O, Scope S, Word T>
 MSCCLPP_DEVICE bool compareExchange(T* address, T& expected, std::type_identity_t<T> desired) {
-  sim::memoryStep(address, sizeof(T), true, O, S);
-  return std::atomic_ref<T>(*address).compare_exchange_strong(expected, desired, hostOrder<O>);
+  auto const before = toBits(expected);
+  auto const found = sim::compareExchangeWord(address, sizeof(T), before, toBits(desired), O, S);
+  if (found == before) return true;
+  expected = fromBits<T>(found);
+  return false;
 }
 
 template <Order O, Scope S>
@@ -80,13 +81,11 @@ MSCCLPP_DEVICE void fence() {
 }
 
 MSCCLPP_DEVICE Words2 loadWords2(Words2 const* address) {
-  sim::memoryStep(address, sizeof(Words2), false, Order::relaxed, Scope::system);
-  return std::atomic_ref<Words2>(*const_cast<Words2*>(address)).load(std::memory_order_relaxed);
+  return fromBits<Words2>(sim::loadWord(address, sizeof(Words2), Order::relaxed, Scope::system));
 }
 
 MSCCLPP_DEVICE void storeWords2(Words2* address, Words2 const& v) {
-  sim::memoryStep(address, sizeof(Words2), true, Order::relaxed, Scope::system);
-  std::atomic_ref<Words2>(*address).store(v, std::memory_order_relaxed);
+  sim::storeWord(address, sizeof(Words2), toBits(v), Order::relaxed, Scope::system);
 }
 
 MSCCLPP_DEVICE Words4 loadWords4(Words4 const* address) { return sim::loadWords4(address); }

@@ -16,7 +16,7 @@ namespace arch {
 
 class Spin {
  public:
-  MSCCLPP_DEVICE explicit Spin(layout::Watch* watch) : state_{{}, watch, 0, 0} {}
+  MSCCLPP_DEVICE explicit Spin(layout::Watch* watch) : state_{{}, watch, 0, 0} { sim::beginWait(); }
 
   // Called after the condition was found false; false once the wait has to be given up.
   MSCCLPP_DEVICE bool again(layout::WaitFor const& what, std::uint64_t seen) {
@@ -24,6 +24,9 @@ class Spin {
                    seen};
     return sim::pollYield(state_);
   }
+
+  // Called once the condition was found true.
+  MSCCLPP_DEVICE void end(layout::WaitFor const& what) { sim::endWait(what.kind, what.expected); }
 
   MSCCLPP_DEVICE std::uint64_t waitedNs() const {
     return state_.startNs == 0 ? 0 : sim::nanoseconds() - state_.startNs;

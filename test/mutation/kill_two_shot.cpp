@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// All-reduces in two exchanges whose payloads carry their flags.
+#include "kill_collective.hpp"
+
+using namespace mscclpp_test;
+using enum AllReduceAlgorithm;
+
+TEST_CASE("two-shot by packets") {
+  exploreAlgorithm<twoShotLL16>();
+  exploreAlgorithm<twoShotLL128>();
+}
+
+TEST_CASE("launches that overlap") { exploreOverlap<twoShotLL16>(); }
