@@ -42,11 +42,48 @@ TEST_CASE("vectors, element by element") {
   CHECK(convert<float>(a)[2] == 30.0f);
 }
 
+namespace {
+
+// A user's type whose sum and product depend on the order of their operands, as those of matrices do.
+struct Ordered {
+  int value;
+
+  friend Ordered operator+(Ordered a, Ordered b) { return {10 * a.value + b.value}; }
+  friend Ordered operator*(Ordered a, Ordered b) { return {100 * a.value + b.value}; }
+};
+
+}  // namespace
+
+TEST_CASE("operators of vectors keep the order of their operands") {
+  Vector<Ordered, 2> const a{{{1}, {2}}};
+  Vector<Ordered, 2> const b{{{3}, {4}}};
+  CHECK((a + b)[0].value == 13);
+  CHECK((a + b)[1].value == 24);
+  CHECK((a * b)[0].value == 103);
+  CHECK((a * b)[1].value == 204);
+}
+
 TEST_CASE("bits") {
   CHECK(minimum(2, 3) == 2);
   CHECK(minimum(3, 2) == 2);
+  // Of equal values the first, as with std::min.
+  CHECK(!std::signbit(minimum(0.0f, -0.0f)));
+  CHECK(std::signbit(minimum(-0.0f, 0.0f)));
   CHECK(ceilDiv(6, 3) == 2);
   CHECK(ceilDiv(7, 3) == 3);
+}
+
+TEST_CASE("a partition that is used up exactly has no further round") {
+  for (std::uint32_t block : {0u, 1u}) {
+    TilePartition const exact{.slots = 64, .tile = 16, .slotsPerGroup = 1, .blocks = 2, .block = block};
+    CHECK(!exact.isLast(0));
+    CHECK(exact.isLast(32));
+    TilePartition const more{.slots = 65, .tile = 16, .slotsPerGroup = 1, .blocks = 2, .block = block};
+    CHECK(!more.isLast(32));
+    CHECK(more.isLast(64));
+    CHECK(more.at(64).valid == 1 - block);
+    CHECK(more.at(64).exchanged == 1);
+  }
 }
 
 TEST_CASE("windows of a buffer") {

@@ -13,3 +13,20 @@ TEST_CASE("one-shot by packets") {
 }
 
 TEST_CASE("launches that overlap") { exploreOverlap<oneShotLL16>(); }
+
+TEST_CASE("one kernel, different counts") { exploreCounts<oneShotLL16>(); }
+
+TEST_CASE("no elements") {
+  exploreEmpty<oneShotLL16>();
+  exploreEmpty<oneShotMemory>();
+}
+
+// Lines move in whole warps: the threads of an incomplete last one must not come between, whatever they could carry.
+TEST_CASE("LL128 in a block that ends in the middle of a warp") {
+  for (unsigned threads : {40u, 44u}) {
+    everySchedule(2, [&](Rank& rank) {
+      using Collective = AllReduce<OneShot, PacketTransport<LL128, 2>, Sum>;
+      checkRank<Collective, float, Sum>(rank, {.ranks = 2, .counts = {500, 40}, .blocks = 2, .threads = threads});
+    });
+  }
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Packets between channels, of every format.
+// Packets between channels, of every format, and the width of the accesses that move data.
 #include <vector>
 
 #include "pair.hpp"
@@ -56,6 +56,65 @@ TEST_CASE_TEMPLATE("packets of a channel", P, LL8, LL16, LL128) {
         },
         4);
   }
+}
+
+namespace {
+
+// What one thread alone does with `bytes` of two buffers.
+struct CopyBytes {
+  MSCCLPP_DEVICE void operator()(std::uint8_t* to, std::uint8_t const* from, std::uint64_t bytes) const {
+    copy(thisBlock(), to, from, bytes);
+  }
+};
+struct ReadPayload {
+  MSCCLPP_DEVICE void operator()(std::uint8_t* to, std::uint8_t const* from, std::uint64_t bytes) const {
+    PayloadReader<std::uint8_t, 2, 8> const reader({from, bytes});
+    auto const payload = reader.read(reader.window(0), 0);
+    if (bytes > 8)
+      to[0] =  // never; keeps the compiler from leaving out what it reads
+          static_cast<std::uint8_t>(payload.word[0] + payload.word[1]);
+  }
+};
+struct WritePayload {
+  MSCCLPP_DEVICE void operator()(std::uint8_t* to, std::uint8_t const*, std::uint64_t bytes) const {
+    PayloadWriter<std::uint8_t, 2, 8> const writer({to, bytes});
+    writer.write(writer.window(0), 0, Payload<2>{{3, 4}});
+  }
+};
+
+// How many plain accesses the checker sees for `bytes`, beyond those for none, with buffers so far from a multiple
+// of 16.
+template <class Kernel>
+std::int64_t accesses(std::uint64_t toAstray, std::uint64_t fromAstray, std::uint64_t bytes) {
+  auto const seen = [&](std::uint64_t count) {
+    auto const result = check_test::exploreRanks({.ranks = 1},
+                                                 [&](Rank& rank) {
+                                                   GpuBuffer<std::uint8_t> to(rank.device, 1024);
+                                                   GpuBuffer<std::uint8_t> from(rank.device, 1024);
+                                                   launch(rank.stream, {.blocks = 1, .threads = 1}, Kernel{},
+                                                          to.data() + toAstray, from.data() + fromAstray, count);
+                                                   rank.synchronize();
+                                                 },
+                                                 {.schedules = 1});
+    CHECK(result.ok());
+    return static_cast<std::int64_t>(result.checkedAccesses);
+  };
+  return seen(bytes) - seen(0);
+}
+
+}  // namespace
+
+// What costs only time is seen by nothing else. Numbers differ a little with the compiler's optimisation.
+TEST_CASE("accesses are as wide as the addresses allow") {
+  auto const clearlyFewer = [](std::int64_t few, std::int64_t many) { return 5 * few < 4 * many; };
+  // The checker counts one of 16 bytes as two of 8.
+  CHECK(clearlyFewer(accesses<CopyBytes>(0, 0, 512), accesses<CopyBytes>(0, 4, 512)));
+  CHECK(clearlyFewer(accesses<CopyBytes>(0, 8, 512), accesses<CopyBytes>(0, 4, 512)));
+  CHECK(clearlyFewer(accesses<CopyBytes>(0, 4, 512), accesses<CopyBytes>(0, 2, 512)));
+  CHECK(clearlyFewer(accesses<CopyBytes>(0, 2, 512), accesses<CopyBytes>(0, 1, 512)));
+  // A whole payload that ends where the buffer does.
+  CHECK(clearlyFewer(accesses<ReadPayload>(0, 0, 8), accesses<ReadPayload>(0, 1, 8)));
+  CHECK(clearlyFewer(accesses<WritePayload>(0, 0, 8), accesses<WritePayload>(1, 0, 8)));
 }
 
 TEST_CASE("flags of packets") {

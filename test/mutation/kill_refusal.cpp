@@ -273,6 +273,59 @@ TEST_CASE("what the host offers by default is one round's need") {
   CHECK(need.blocks == whole.blocks);
 }
 
+// ---- reports
+// ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Another device looks at rank 0's watch while its kernel runs. The checker watches it; the host, for whom reports are
+// written, it does not.
+struct WatcherKernel {
+  MSCCLPP_DEVICE void operator()(layout::Watch* watch, int rank, std::uint64_t* fields) const {
+    if (rank == 0) require(false, watch, 7, std::uint64_t(layout::Misuse::teamSize), 11, 12);
+    auto const& report = watch->reports[0];
+    poll(nullptr, {layout::WaitKind::none, 0, 0, 1}, [&](std::uint64_t& seen) {
+      seen = load<Order::acquire, Scope::system>(&report.complete);
+      return seen != 0;
+    });
+    fields[0] = static_cast<std::uint64_t>(report.kind);
+    fields[1] = static_cast<std::uint64_t>(report.rank);
+    fields[2] = static_cast<std::uint64_t>(report.peer);
+    fields[3] = report.block;
+    fields[4] = report.thread;
+    fields[5] = report.channel;
+    fields[6] = report.expected;
+    fields[7] = report.seen;
+    fields[8] = report.waitedNs;
+    poll(nullptr, {layout::WaitKind::none, 0, 0, 1}, [&](std::uint64_t& seen) {
+      seen = load<Order::relaxed, Scope::system>(&watch->abort);
+      return seen != 0;
+    });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a report is whole once it says so") {
+  everySchedule(2, [](Rank& rank) {
+    std::vector<layout::Watch*> watches(2);
+    watches[static_cast<std::size_t>(rank.rank)] = rank.communicator.watch();
+    rank.communicator.bootstrap()->allGather(watches.data(), sizeof(layout::Watch*));
+    GpuBuffer<std::uint64_t> fields(rank.device, 9);
+    launch(rank.stream, {.blocks = 1, .threads = 1}, WatcherKernel{}, watches[0], rank.rank, fields.data());
+    rank.stream.synchronize();
+    rank.communicator.bootstrap()->barrier();
+    if (rank.rank == 0) {
+      auto const text = reportOf(rank);
+      CHECK(contains(text, "compiled for 11"));
+    } else {
+      std::vector<std::uint64_t> const expected{
+          static_cast<std::uint64_t>(layout::WaitKind::misuse), 0, 7, 0, 0, 3, 11, 12, 0};
+      CHECK(copyToHost(fields) == expected);
+    }
+  });
+}
+
 // ---- waits that nobody ends
 // ------------------------------------------------------------------------------------------
 

@@ -12,3 +12,10 @@ TEST_CASE("two-shot by packets") {
 }
 
 TEST_CASE("launches that overlap") { exploreOverlap<twoShotLL16>(); }
+
+TEST_CASE("one kernel, different counts") { exploreCounts<twoShotLL16>(); }
+
+TEST_CASE("no elements") {
+  exploreEmpty<twoShotLL16>();
+  exploreEmpty<twoShotMemory>();
+}

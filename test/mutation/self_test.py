@@ -144,6 +144,9 @@ def self_test(compiler):
         assert [o for _, o in first] == [o for _, o in again], "an unchanged run must not judge anew"
         (tree.root / "main.cpp").write_text(MAIN.replace("last(7) == 6", "rounded(3) == 1"), encoding="utf-8")
         assert statuses(tree.run())[(11, "bounds", "bytes / 4")] == "test", "survivors see a new test"
+        (stored,) = tree.root.rglob("results.json")
+        stored.write_text(stored.read_text(encoding="utf-8").replace('"program": "main"', '"program": "gone"'), encoding="utf-8")
+        assert all(o["status"] == "survived" or o["program"] == "main" for _, o in tree.run()), "kills by a program that is gone do not hold"
 
     def unlisted_and_stale_survivors_fail(folder):
         outcomes = Tree(folder, compiler).run()
