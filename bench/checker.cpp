@@ -35,7 +35,7 @@ std::uint64_t compare(std::byte const* actual, std::byte const* wanted, float co
 }  // namespace
 
 std::uint64_t countWrong(std::span<std::byte const> actual, std::uint64_t first, Expected const& expected) {
-  return withElementType(expected.type, [&]<class T>(std::type_identity<T>) {
+  return withDataType(expected.type, [&]<class T>(std::type_identity<T>) {
     std::size_t const period = expected.period();
     std::size_t const count = actual.size() / sizeof(T);
     std::uint64_t wrong = 0;
@@ -48,6 +48,36 @@ std::uint64_t countWrong(std::span<std::byte const> actual, std::uint64_t first,
     }
     return wrong;
   });
+}
+
+std::uint64_t countWrong(std::span<std::byte const> actual, std::uint64_t first, std::vector<Content> const& contents,
+                         std::uint64_t slotCount, Answers const& answers, bool loosely) {
+  auto const size = bytesOf(answers.poison.type);
+  std::uint64_t const count = actual.size() / size;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t done = 0; done < count;) {
+    auto const slot = (first + done) / slotCount;
+    auto const within = (first + done) % slotCount;
+    auto const run = std::min(count - done, slotCount - within);
+    auto const part = actual.subspan(done * size, run * size);
+    auto const& content = contents.at(slot);
+    auto const from = static_cast<std::uint64_t>(content.slot) * slotCount + within;
+    switch (content.kind) {
+      case Content::Kind::input:
+        wrong += countWrong(part, from, answers.inputs.at(static_cast<std::size_t>(content.rank)));
+        break;
+      case Content::Kind::reduced:
+        wrong += countWrong(part, from, loosely ? answers.reducedLoosely : answers.reduced);
+        break;
+      case Content::Kind::poison:
+        wrong += countWrong(part, 0, answers.poison);
+        break;
+      case Content::Kind::unknown:
+        break;
+    }
+    done += run;
+  }
+  return wrong;
 }
 
 std::uint64_t countTouched(std::span<std::byte const> guard) {

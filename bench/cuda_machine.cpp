@@ -77,6 +77,8 @@ class GraphTimer final : public Timer {
  public:
   explicit GraphTimer(cudaStream_t stream) : stream_(stream) {}
 
+  int leads() const override { return leadOperations; }
+
   std::vector<double> measure(Repetition const& repetition, int replays) override {
     constexpr int warmUps = 2;
     Event const begin;

@@ -15,8 +15,8 @@ std::vector<std::byte> bytesOfVector(std::vector<T> const& values) {
 }
 
 template <class Element>
-std::vector<std::byte> generate(ElementType type, std::size_t period, Element element) {
-  return withElementType(type, [&]<class T>(std::type_identity<T> tag) {
+std::vector<std::byte> generate(DataType type, std::size_t period, Element element) {
+  return withDataType(type, [&]<class T>(std::type_identity<T> tag) {
     std::vector<T> values(period);
     for (std::size_t i = 0; i < period; ++i) values[i] = element(tag, i);
     return bytesOfVector(values);
@@ -37,9 +37,9 @@ constexpr double roundingError() {
 template <class T, class Op>
 Expected reduce(std::uint64_t seed, int ranks, std::size_t period, bool withSlack) {
   using A = DefaultAccumulator<T>;
-  constexpr auto operation = operationOf<Op>();
+  constexpr auto operation = reduceOpOf<Op>();
   std::vector<A> totals(period);
-  bool const exact = std::is_integral_v<T> || operation == Operation::min || operation == Operation::max || !withSlack;
+  bool const exact = std::is_integral_v<T> || operation == ReduceOp::min || operation == ReduceOp::max || !withSlack;
   std::vector<double> magnitudes(exact ? 0 : period);
   for (int rank = 0; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < period; ++i) {
@@ -47,53 +47,63 @@ Expected reduce(std::uint64_t seed, int ranks, std::size_t period, bool withSlac
       totals[i] = rank == 0 ? value : Op{}(totals[i], value);
       if (exact) continue;
       auto const magnitude = std::abs(static_cast<double>(value));
-      magnitudes[i] = rank == 0                      ? magnitude
-                      : operation == Operation::prod ? magnitudes[i] * magnitude
-                                                     : magnitudes[i] + magnitude;
+      magnitudes[i] = rank == 0                     ? magnitude
+                      : operation == ReduceOp::prod ? magnitudes[i] * magnitude
+                                                    : magnitudes[i] + magnitude;
     }
   }
   std::vector<T> results(period);
   for (std::size_t i = 0; i < period; ++i) results[i] = convertNumber<T>(Op{}.finish(totals[i], ranks));
-  Expected expected{elementTypeOf<T>(), bytesOfVector(results), std::vector<float>(magnitudes.size())};
+  Expected expected{dataTypeOf<T>(), bytesOfVector(results), std::vector<float>(magnitudes.size())};
   for (std::size_t i = 0; i < magnitudes.size(); ++i) {
     // Every step may round once more; the smallest normal number covers results near zero.
-    double const scale = operation == Operation::avg ? 1.0 / ranks : 1.0;
+    double const scale = operation == ReduceOp::avg ? 1.0 / ranks : 1.0;
     double const floor = std::is_same_v<T, Half> || sizeof(T) == 1 ? 0x1p-14 : std::numeric_limits<float>::min();
     expected.slack[i] = static_cast<float>(2.0 * ranks * roundingError<T>() * magnitudes[i] * scale + floor);
   }
   return expected;
 }
 
-Expected reduceBlocks(ElementType type, Operation operation, std::uint64_t seed, int ranks, std::size_t period,
+Expected reduceBlocks(DataType type, ReduceOp operation, std::uint64_t seed, int ranks, std::size_t period,
                       bool withSlack) {
-  return withElementType(type, [&]<class T>(std::type_identity<T>) {
-    return withOperation(
+  return withDataType(type, [&]<class T>(std::type_identity<T>) {
+    return withReduceOp(
         operation, [&]<class Op>(std::type_identity<Op>) { return reduce<T, Op>(seed, ranks, period, withSlack); });
   });
 }
 
 }  // namespace
 
-std::vector<std::byte> checkedBlock(ElementType type, Operation operation, std::uint64_t seed, int rank,
+std::vector<std::byte> checkedBlock(DataType type, ReduceOp operation, std::uint64_t seed, int rank,
                                     std::size_t period) {
   return generate(type, period, [&]<class T>(std::type_identity<T>, std::size_t i) {
     return checkedElement<T>(randomWord(seed, rank, i), operation);
   });
 }
 
-std::vector<std::byte> timedBlock(ElementType type, Operation operation, std::uint64_t seed, int rank,
-                                  std::size_t period) {
+std::vector<std::byte> timedBlock(DataType type, ReduceOp operation, std::uint64_t seed, int rank, std::size_t period) {
   return generate(type, period, [&]<class T>(std::type_identity<T>, std::size_t i) {
     return timedElement<T>(randomWord(seed, rank, i), operation);
   });
 }
 
-Expected expectedBlock(ElementType type, Operation operation, std::uint64_t seed, int ranks, std::size_t period) {
+Expected expectedBlock(DataType type, ReduceOp operation, std::uint64_t seed, int ranks, std::size_t period) {
   return reduceBlocks(type, operation, seed, ranks, period, false);
 }
 
-Expected expectedWithSlack(ElementType type, Operation operation, std::uint64_t seed, int ranks, std::size_t period) {
+Expected expectedWithSlack(DataType type, ReduceOp operation, std::uint64_t seed, int ranks, std::size_t period) {
   return reduceBlocks(type, operation, seed, ranks, period, true);
+}
+
+Answers answersFor(DataType type, ReduceOp operation, std::uint64_t seed, int ranks, std::size_t period) {
+  Answers answers;
+  for (int rank = 0; rank < ranks; ++rank) {
+    answers.inputs.push_back({type, checkedBlock(type, operation, seed, rank, period), {}});
+  }
+  if (operation != ReduceOp::none) answers.reduced = expectedBlock(type, operation, seed, ranks, period);
+  constexpr std::size_t poisonPeriod = 1024;
+  answers.poison = {type, std::vector<std::byte>(poisonPeriod * bytesOf(type), std::byte{poisonByte}), {}};
+  return answers;
 }
 
 }  // namespace mscclpp::bench

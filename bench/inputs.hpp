@@ -2,22 +2,26 @@
 //
 // The data of a case: what each rank puts in, and what must come out.
 //
-// A rank's input is one block of random elements, repeated over its buffer; the result repeats in the same way, so a
-// gigabyte is checked against one block. The block's length is odd, so that repetitions fall on every alignment and an
-// element that went to the wrong place is not hidden by an equal one there.
+// A rank's input is one block of random elements, repeated over its buffer; what comes out repeats in the same way, so
+// a gigabyte is checked against one block of each rank, or of what they reduce to. The block's length is odd, so that
+// repetitions fall on every alignment and an element that went to the wrong place is not hidden by an equal one there.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <type_traits>
 #include <vector>
 
-#include "elements.hpp"
+#include "mscclpp/collectives/data_type.hpp"
 
 namespace mscclpp::bench {
+
+// What outputs hold before the operation.
+inline constexpr int poisonByte = 0xa5;
 
 inline constexpr std::size_t longestPeriod = 1048573;
 
@@ -39,14 +43,20 @@ constexpr std::optional<int> timedGrowthBits() {
   return std::nullopt;
 }
 
-// An element of the data that is checked: all bits of integers, otherwise from -8 to 8, for products near 1.
+// An element of the data that is checked: all bits of integers, and of everything that is only moved; otherwise from -8
+// to 8, for products near 1.
 template <Number T>
-T checkedElement(std::uint64_t word, Operation operation) {
+T checkedElement(std::uint64_t word, ReduceOp operation) {
+  if (operation == ReduceOp::none) {
+    T value;
+    std::memcpy(&value, &word, sizeof(T));
+    return value;
+  }
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(word);
   } else {
     double const unit = static_cast<double>(word >> 11) * 0x1p-53;  // 0 to 1
-    if (operation == Operation::prod) {
+    if (operation == ReduceOp::prod) {
       return convertNumber<T>(((word & 1u) != 0 ? -1.0 : 1.0) * (0.5 + 1.5 * unit));
     }
     return convertNumber<T>(16 * unit - 8);
@@ -54,12 +64,14 @@ T checkedElement(std::uint64_t word, Operation operation) {
 }
 
 // An element of the data that is timed: operations follow each other on their own results, and these must stay finite.
+// The same as is checked where data is only moved.
 template <Number T>
-T timedElement(std::uint64_t word, Operation operation) {
+T timedElement(std::uint64_t word, ReduceOp operation) {
   if constexpr (!std::is_integral_v<T>) {
-    if (operation == Operation::prod) return convertNumber<T>((word & 1u) != 0 ? -1.0 : 1.0);
+    if (operation == ReduceOp::none) return checkedElement<T>(word, operation);
+    if (operation == ReduceOp::prod) return convertNumber<T>((word & 1u) != 0 ? -1.0 : 1.0);
     if constexpr (timedGrowthBits<T>().has_value()) {
-      if (operation == Operation::sum) {
+      if (operation == ReduceOp::sum) {
         double const unit = static_cast<double>(word >> 11) * 0x1p-52 - 1;  // -1 to 1
         int const exponent = std::is_same_v<T, double> ? -500 : std::is_same_v<T, Half> ? -12 : -100;
         return convertNumber<T>(std::ldexp(unit, exponent));
@@ -71,7 +83,7 @@ T timedElement(std::uint64_t word, Operation operation) {
 
 // One block of results. `slack` is empty where every bit must agree; otherwise, by element, the allowed difference.
 struct Expected {
-  ElementType type{};
+  DataType type{};
   std::vector<std::byte> block;
   std::vector<float> slack;
 
@@ -81,15 +93,25 @@ struct Expected {
 // Period of the data of a case of `count` elements.
 constexpr std::size_t periodFor(std::size_t count) { return std::min(count, longestPeriod); }
 
-std::vector<std::byte> checkedBlock(ElementType type, Operation operation, std::uint64_t seed, int rank,
+std::vector<std::byte> checkedBlock(DataType type, ReduceOp operation, std::uint64_t seed, int rank,
                                     std::size_t period);
-std::vector<std::byte> timedBlock(ElementType type, Operation operation, std::uint64_t seed, int rank,
-                                  std::size_t period);
+std::vector<std::byte> timedBlock(DataType type, ReduceOp operation, std::uint64_t seed, int rank, std::size_t period);
 
 // What all ranks' checked blocks reduce to: in rank order, in the accumulate type, rounded once, as our kernels do.
-Expected expectedBlock(ElementType type, Operation operation, std::uint64_t seed, int ranks, std::size_t period);
+Expected expectedBlock(DataType type, ReduceOp operation, std::uint64_t seed, int ranks, std::size_t period);
 // The same with slack for a library that reduces in another order and rounds in between. Integers, minimum and maximum
 // have none.
-Expected expectedWithSlack(ElementType type, Operation operation, std::uint64_t seed, int ranks, std::size_t period);
+Expected expectedWithSlack(DataType type, ReduceOp operation, std::uint64_t seed, int ranks, std::size_t period);
+
+// Of a case.
+struct Answers {
+  std::vector<Expected> inputs;  // what each rank put in
+  Expected poison;               // what outputs hold before the operation
+  // What the inputs reduce to; empty where nothing is reduced.
+  Expected reduced;
+  Expected reducedLoosely;  // the same with slack; empty until it is asked for
+};
+
+Answers answersFor(DataType type, ReduceOp operation, std::uint64_t seed, int ranks, std::size_t period);
 
 }  // namespace mscclpp::bench

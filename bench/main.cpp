@@ -5,8 +5,10 @@
 // Ends with 0 where all is right, 1 where an element is wrong or a case failed, 2 where the arguments cannot be used.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -15,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "limits.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/version.hpp"
 #include "options.hpp"
@@ -34,6 +37,14 @@ std::uint64_t digestOf(std::vector<std::string> const& arguments) {
     for (char c : argument + '\n') digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   }
   return digest;
+}
+
+// Names one start of this machine; empty where the system does not tell.
+std::string bootName() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id.substr(0, 8);
 }
 
 // One line that is written over, where somebody watches.
@@ -86,7 +97,7 @@ class Program {
   int run() {
     openOutput();
     cases_ = planCases(commandLine_.options, session_.facts());
-    std::erase_if(cases_, [&](Case const& item) { return item.nccl && !session_.ncclSupports(item); });
+    std::erase_if(cases_, [&](Case const& item) { return !session_.supports(item); });
     describe();
     for (auto const& item : cases_) {
       ::benchmark::RegisterBenchmark(item.name().c_str(),
@@ -118,13 +129,20 @@ class Program {
 
   void describe() {
     report_.ranks = session_.facts().ranks;
-    report_.nccl = commandLine_.options.nccl;
+    report_.peers = !commandLine_.options.peers.empty();
     report_.note = session_.note();
+    report_.sitting = {{"device", session_.facts().device}, {"boot", bootName()}};
+    std::vector<std::string> collectives;
+    for (auto const& item : cases_) {
+      auto const name = nameOf(item.collective);
+      if (std::find(collectives.begin(), collectives.end(), name) == collectives.end()) collectives.emplace_back(name);
+    }
     report_.facts = {{"mscclpp-bench", versionText},
-                     {"collective", commandLine_.options.inPlace ? "allreduce, in place" : "allreduce"},
+                     {"collective", fmt::format("{}{}", fmt::join(collectives, ", "),
+                                                commandLine_.options.inPlace ? ", in place" : "")},
                      {"ranks", session_.description()},
                      {"seed", fmt::format("{}", session_.seed())}};
-    if (report_.nccl) report_.facts.emplace_back("NCCL", session_.ncclVersion());
+    if (report_.peers) report_.facts.emplace_back("NCCL", session_.ncclVersion());
     for (auto const& [what, value] : report_.facts) ::benchmark::AddCustomContext(what, value);
   }
 
@@ -161,10 +179,9 @@ class Program {
     Row row;
     try {
       auto const result = session_.run(item);
-      auto const found = ncclMedians_.find(item.subject());
-      row = makeRow(item, result, report_.ranks,
-                    item.nccl || found == ncclMedians_.end() ? std::nullopt : std::optional(found->second));
-      if (item.nccl) ncclMedians_[item.subject()] = row.median;
+      auto& peers = peerMedians_[item.subject()];
+      row = makeRow(item, result, report_.ranks, peers);
+      if (!item.own() && row.wrong.value_or(0) == 0) peers[item.contender] = row.median;
       std::size_t replay = 0;
       for (auto _ : state) state.SetIterationTime(result.seconds.at(replay++));
       addCounters(row, state);
@@ -188,12 +205,12 @@ class Program {
     state.counters["algbw_gbps"] = row.algorithmBandwidth * 1e-9;
     state.counters["busbw_gbps"] = row.busBandwidth * 1e-9;
     state.counters["ops_per_graph"] = row.item.operations;
-    if (!row.item.nccl) {
-      state.counters["blocks"] = row.item.choice.blocks;
-      state.counters["threads"] = row.item.choice.threads;
+    if (row.item.own()) {
+      state.counters["blocks"] = row.item.shape.blocks;
+      state.counters["threads"] = row.item.shape.threads;
     }
     if (row.wrong) state.counters["wrong"] = static_cast<double>(*row.wrong);
-    if (row.overNccl) state.counters["vs_nccl"] = *row.overNccl;
+    if (auto const best = bestPeer(row)) state.counters["vs_best"] = best->second;
   }
 
   CommandLine const& commandLine_;
@@ -202,7 +219,7 @@ class Program {
   Progress progress_;
   std::vector<Case> cases_;
   Report report_;
-  std::map<std::string, double> ncclMedians_;
+  std::map<std::string, std::map<Contender, double>> peerMedians_;  // by subject
   std::ofstream output_;
   bool prepared_ = false;
   bool failed_ = false;
@@ -214,6 +231,10 @@ int runMain(std::vector<std::string> const& arguments) {
     auto const commandLine = parseCommandLine(arguments);
     if (!commandLine.help.empty()) {
       fmt::print("{}", commandLine.help);
+      return 0;
+    }
+    if (!commandLine.options.limits.empty()) {
+      measureLimits(commandLine.options, digestOf(arguments));
       return 0;
     }
     return Program(commandLine, digestOf(arguments)).run();

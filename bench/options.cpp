@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -26,7 +27,7 @@ std::vector<std::string_view> split(std::string_view text) {
 template <class Range>
 std::string names(Range const& values) {
   std::vector<std::string_view> result;
-  for (auto value : values) result.push_back(name(value));
+  for (auto value : values) result.push_back(nameOf(value));
   return fmt::format("{}", fmt::join(result, ", "));
 }
 
@@ -67,17 +68,57 @@ void parseAlgorithms(std::string const& text, Options& options) {
     options.algorithmChoice = AlgorithmChoice::all;
     return;
   }
+  // Which names there are, the kernel table tells: see planCases().
   options.algorithmChoice = AlgorithmChoice::named;
-  options.algorithms = parseList<AllReduceAlgorithm>(
-      "--algorithm", text, [](auto part) { return allReduceByName(part); },
-      fmt::format("auto, all, or a list of {}", fmt::join(allReduceNames, ", ")));
+  for (auto part : split(text)) options.algorithms.emplace_back(part);
+}
+
+void parseCollectives(std::string const& text, Options& options) {
+  if (text == "all") {
+    options.collectives.assign(timedCollectives.begin(), timedCollectives.end());
+    options.everyCollective = true;
+    return;
+  }
+  options.collectives = parseList<Collective>(
+      "--collective", text,
+      [](auto part) {
+        auto const found = std::find_if(timedCollectives.begin(), timedCollectives.end(),
+                                        [&](Collective collective) { return nameOf(collective) == part; });
+        return found == timedCollectives.end() ? std::nullopt : std::optional(*found);
+      },
+      fmt::format("all, or a list of {}", names(timedCollectives)));
+}
+
+std::optional<Contender> peerByName(std::string_view wanted) {
+  for (auto peer : {Contender::nccl, Contender::ncclSymmetric}) {
+    if (nameOf(peer) == wanted) return peer;
+  }
+  return std::nullopt;
 }
 
 // The flags as text, where given.
 struct Texts {
   std::optional<std::string> device, ranks, collective, algorithm, dtype, op, minBytes, maxBytes, factor, peers, check,
-      replays, operationsPerGraph, blocks, threads, overlap, seed, output;
+      replays, operationsPerGraph, blocks, threads, overlap, seed, output, limits;
 };
+
+// It has cases of its own, so what chooses cases is a mistake.
+void interpretLimits(Texts const& text, Options& options) {
+  if (!text.limits->ends_with(".json")) refuse("--limits", *text.limits, "a file name that ends in .json");
+  for (auto const& [flag, value] :
+       {std::pair("--collective", &text.collective), std::pair("--algorithm", &text.algorithm),
+        std::pair("--dtype", &text.dtype), std::pair("--op", &text.op), std::pair("--min-bytes", &text.minBytes),
+        std::pair("--max-bytes", &text.maxBytes), std::pair("--factor", &text.factor),
+        std::pair("--peers", &text.peers), std::pair("--check", &text.check),
+        std::pair("--ops-per-graph", &text.operationsPerGraph), std::pair("--blocks", &text.blocks),
+        std::pair("--threads", &text.threads), std::pair("--overlap", &text.overlap),
+        std::pair("--output", &text.output)}) {
+    if (value->has_value()) {
+      throw UsageError(fmt::format("{}={}: --limits measures cases of its own; leave it out", flag, **value));
+    }
+  }
+  options.limits = *text.limits;
+}
 
 Options interpret(Texts const& text) {
   Options options;
@@ -86,15 +127,15 @@ Options interpret(Texts const& text) {
     options.device = *text.device == "cuda" ? DeviceKind::cuda : DeviceKind::sim;
   }
   if (text.ranks) options.ranks = parseNumber("--ranks", *text.ranks, 1, maxTeamSize);
-  if (text.collective && *text.collective != "allreduce") refuse("--collective", *text.collective, "allreduce");
+  if (text.collective) parseCollectives(*text.collective, options);
   if (text.algorithm) parseAlgorithms(*text.algorithm, options);
   if (text.dtype) {
-    options.types = parseList<ElementType>(
-        "--dtype", *text.dtype, [](auto part) { return elementTypeByName(part); }, names(elementTypes));
+    options.types = parseList<DataType>(
+        "--dtype", *text.dtype, [](auto part) { return dataTypeByName(part); }, names(dataTypes));
   }
   if (text.op) {
-    options.operations = parseList<Operation>(
-        "--op", *text.op, [](auto part) { return operationByName(part); }, names(operations));
+    options.operations = parseList<ReduceOp>(
+        "--op", *text.op, [](auto part) { return reduceOpByName(part); }, names(reduceOps));
   }
   if (text.minBytes) options.minBytes = parseBytes("--min-bytes", *text.minBytes);
   if (text.maxBytes) options.maxBytes = parseBytes("--max-bytes", *text.maxBytes);
@@ -104,8 +145,8 @@ Options interpret(Texts const& text) {
   }
   if (text.factor) options.factor = parseNumber<std::uint64_t>("--factor", *text.factor, 2, 1u << 20);
   if (text.peers) {
-    if (*text.peers != "nccl") refuse("--peers", *text.peers, "nccl");
-    options.nccl = true;
+    options.peers = parseList<Contender>("--peers", *text.peers, peerByName,
+                                         fmt::format("a list of {}", fmt::join(peerNames, ", ")));
   }
   if (text.check) options.check = parseSwitch("--check", *text.check);
   if (text.replays) options.replays = parseNumber("--replays", *text.replays, 1, 100000);
@@ -124,6 +165,7 @@ Options interpret(Texts const& text) {
     }
     options.output = *text.output;
   }
+  if (text.limits) interpretLimits(text, options);
   return options;
 }
 
@@ -169,18 +211,20 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments) {
   Texts text;
   app.add_option("--device", text.device, "auto, cuda or sim; auto: GPUs where there are any");
   app.add_option("--ranks", text.ranks, "ranks in this process: default every GPU, or 4 simulated ones");
-  app.add_option("--collective", text.collective, "allreduce");
-  app.add_option(
-      "--algorithm", text.algorithm,
-      fmt::format("auto (the library's choice, the default), all, or a list of {}", fmt::join(allReduceNames, ", ")));
-  app.add_option("--dtype", text.dtype, fmt::format("list of {}; default bfloat16", names(elementTypes)));
-  app.add_option("--op", text.op, fmt::format("list of {}; default sum", names(operations)));
-  app.add_option("--min-bytes", text.minBytes, "smallest size, such as 1K; default 1K");
+  app.add_option("--collective", text.collective,
+                 fmt::format("all, or a list of {}; default allreduce", names(timedCollectives)));
+  app.add_option("--algorithm", text.algorithm,
+                 "auto (the library's choice, the default), all, or a list of names; a name that there is not gets the "
+                 "list of those that there are");
+  app.add_option("--dtype", text.dtype, fmt::format("list of {}; default bfloat16", names(dataTypes)));
+  app.add_option("--op", text.op, fmt::format("list of {}; default sum", names(reduceOps)));
+  app.add_option("--min-bytes", text.minBytes, "smallest size, such as 1K, of the larger buffer; default 1K");
   app.add_option("--max-bytes", text.maxBytes, "largest size; default 1G, on simulated GPUs 1M");
   app.add_option("--factor", text.factor, "from one size to the next; default 4");
   bool inPlace = false;
-  app.add_flag("--in-place", inPlace, "the output is the input's buffer");
-  app.add_option("--peers", text.peers, "nccl: time NCCL in the same run, from libnccl.so.2");
+  app.add_flag("--in-place", inPlace, "input and output in one buffer, as each collective allows it");
+  app.add_option("--peers", text.peers,
+                 "nccl, nccl-symmetric (on registered memory) or both: time NCCL in the same run, from libnccl.so.2");
   app.add_option("--check", text.check, "on or off: compare every element with what the host computes; default on");
   app.add_option("--replays", text.replays, "timed repetitions of each case");
   app.add_option("--ops-per-graph", text.operationsPerGraph, "operations in one repetition");
@@ -190,6 +234,9 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments) {
                  "on or off: programmatic dependent launch; default on for packet algorithms");
   app.add_option("--seed", text.seed, "of the input data; default: a random one, which is printed");
   app.add_option("--output", text.output, "also write the results to this .json or .md file");
+  app.add_option("--limits", text.limits,
+                 "measure latencies and bandwidths in place of collectives, and write them to this .json file for the "
+                 "cost model; takes --device, --ranks, --replays and --seed");
   app.footer("Flags of Google Benchmark, such as --benchmark_filter= and --benchmark_out=, are passed on to it.");
 
   std::vector<std::string> reversed(own.rbegin(), own.rend());  // the order that CLI11 takes a vector in
@@ -203,6 +250,10 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments) {
   }
   result.options = interpret(text);
   result.options.inPlace = inPlace;
+  if (!result.options.limits.empty() && (inPlace || !result.benchmarkArguments.empty())) {
+    throw UsageError(fmt::format("{}: --limits measures cases of its own; leave it out",
+                                 inPlace ? "--in-place" : result.benchmarkArguments.front()));
+  }
   return result;
 }
 

@@ -3,6 +3,7 @@
 // The command line of mscclpp-bench. Flags of Google Benchmark (--benchmark_...) are set aside for it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -10,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "elements.hpp"
-#include "mscclpp/algorithms/tuning.hpp"
+#include "mscclpp/collectives/collective.hpp"
+#include "mscclpp/collectives/data_type.hpp"
 #include "mscclpp/host/runtime.hpp"
 
 namespace mscclpp::bench {
@@ -24,19 +25,34 @@ class UsageError : public std::runtime_error {
 
 enum class AlgorithmChoice : std::uint8_t { automatic, all, named };
 
+// Whose collective it is.
+enum class Contender : std::uint8_t {
+  own,
+  nccl,
+  ncclSymmetric,  // NCCL on memory registered for its symmetric kernels
+};
+
+// Only of the peers.
+inline constexpr std::array peerNames{std::string_view("nccl"), std::string_view("nccl-symmetric")};
+constexpr std::string_view nameOf(Contender contender) {
+  return contender == Contender::own ? std::string_view("own") : peerNames[static_cast<std::size_t>(contender) - 1];
+}
+
 // An empty optional is a default that depends on the machine or on the case.
 struct Options {
   std::optional<DeviceKind> device;
   std::optional<int> ranks;
   AlgorithmChoice algorithmChoice = AlgorithmChoice::automatic;
-  std::vector<AllReduceAlgorithm> algorithms;  // where named
-  std::vector<ElementType> types{ElementType::bfloat16};
-  std::vector<Operation> operations{Operation::sum};
+  std::vector<std::string> algorithms;  // where named
+  std::vector<Collective> collectives{Collective::allReduce};
+  bool everyCollective = false;  // all that there are, rather than these by name
+  std::vector<DataType> types{DataType::bfloat16};
+  std::vector<ReduceOp> operations{ReduceOp::sum};
   std::uint64_t minBytes = std::uint64_t{1} << 10;
   std::optional<std::uint64_t> maxBytes;
   std::uint64_t factor = 4;
   bool inPlace = false;
-  bool nccl = false;
+  std::vector<Contender> peers;
   bool check = true;
   std::optional<int> replays;
   std::optional<int> operationsPerGraph;
@@ -45,6 +61,7 @@ struct Options {
   std::optional<bool> overlap;
   std::optional<std::uint64_t> seed;
   std::string output;
+  std::string limits;  // not empty: measure the figures of the cost model and write them there, nothing else
 };
 
 struct CommandLine {
@@ -56,6 +73,11 @@ struct CommandLine {
 // `arguments` without the program's name. Throws UsageError, one line that names the flag, the value and what is
 // allowed.
 CommandLine parseCommandLine(std::vector<std::string> const& arguments);
+
+// The collectives that can be timed.
+inline constexpr std::array timedCollectives{Collective::allReduce, Collective::allGather, Collective::reduceScatter,
+                                             Collective::allToAll,  Collective::broadcast, Collective::reduce,
+                                             Collective::gather,    Collective::scatter};
 
 // "64K" to 65536: a whole number, then K, M or G for powers of 1024. Throws UsageError naming `flag`.
 std::uint64_t parseBytes(std::string_view flag, std::string_view text);

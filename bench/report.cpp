@@ -16,17 +16,10 @@ struct Column {
   int width;  // negative: to the left
 };
 
-constexpr std::array columns{Column{"size", 8},
-                             Column{"type", -11},
-                             Column{"op", -4},
-                             Column{"algorithm", -18},
-                             Column{"blocks x threads", 16},
-                             Column{"time us", 10},
-                             Column{"p99 us", 10},
-                             Column{"algbw GB/s", 10},
-                             Column{"busbw GB/s", 10},
-                             Column{"wrong", 8},
-                             Column{"vs nccl", 8}};
+constexpr std::array columns{Column{"collective", -13}, Column{"size", 8},        Column{"type", -11},
+                             Column{"op", -4},          Column{"algorithm", -20}, Column{"blocks x threads", 16},
+                             Column{"time us", 10},     Column{"p99 us", 10},     Column{"algbw GB/s", 10},
+                             Column{"busbw GB/s", 10},  Column{"wrong", 8},       Column{"vs best", 8}};
 
 using Cells = std::array<std::string, columns.size()>;
 
@@ -37,21 +30,26 @@ std::string formatBandwidth(double bytesPerSecond) {
 }
 
 Cells cellsOf(Row const& row) {
-  auto const shape =
-      row.item.nccl ? std::string("-") : fmt::format("{} x {}", row.item.choice.blocks, row.item.choice.threads);
-  Cells cells{formatBytes(row.item.bytes()), std::string(name(row.item.type)), std::string(name(row.item.operation)),
-              row.item.algorithm(), shape};
+  auto const& item = row.item;
+  auto const shape = item.own() ? fmt::format("{} x {}", item.shape.blocks, item.shape.threads) : std::string("-");
+  Cells cells{std::string(nameOf(item.collective)),
+              formatBytes(item.bytes()),
+              std::string(nameOf(item.type)),
+              item.operation == ReduceOp::none ? "-" : std::string(nameOf(item.operation)),
+              item.algorithm(),
+              shape};
   if (!row.error.empty()) {
-    for (std::size_t i = 5; i < cells.size(); ++i) cells[i] = "-";
-    cells[9] = "failed";
+    for (std::size_t i = 6; i < cells.size(); ++i) cells[i] = "-";
+    cells[10] = "failed";
     return cells;
   }
-  cells[5] = fmt::format("{:.2f}", row.median * 1e6);
-  cells[6] = fmt::format("{:.2f}", row.p99 * 1e6);
-  cells[7] = formatBandwidth(row.algorithmBandwidth);
-  cells[8] = formatBandwidth(row.busBandwidth);
-  cells[9] = row.wrong ? fmt::format("{}", *row.wrong) : "-";
-  cells[10] = row.overNccl ? fmt::format("{:.2f}", *row.overNccl) : "-";
+  cells[6] = fmt::format("{:.2f}", row.median * 1e6);
+  cells[7] = fmt::format("{:.2f}", row.p99 * 1e6);
+  cells[8] = formatBandwidth(row.algorithmBandwidth);
+  cells[9] = formatBandwidth(row.busBandwidth);
+  cells[10] = row.wrong ? fmt::format("{}", *row.wrong) : "-";
+  auto const best = bestPeer(row);
+  cells[11] = best ? fmt::format("{:.2f}", best->second) : "-";
   return cells;
 }
 
@@ -77,49 +75,59 @@ double quantile(std::vector<double> samples, double share) {
   return samples[std::min(index, samples.size() - 1)];
 }
 
-Row makeRow(Case const& item, CaseResult const& result, int ranks, std::optional<double> ncclMedian) {
+Row makeRow(Case const& item, CaseResult const& result, int ranks, std::map<Contender, double> const& peers) {
   Row row;
   row.item = item;
   row.median = quantile(result.seconds, 0.5);
   row.p99 = quantile(result.seconds, 0.99);
   row.algorithmBandwidth = row.median > 0 ? static_cast<double>(item.bytes()) / row.median : 0;
-  row.busBandwidth = row.algorithmBandwidth * 2 * (ranks - 1) / ranks;
+  row.busBandwidth = row.algorithmBandwidth * busFactor(item.collective, ranks);
   row.wrong = result.wrong;
-  if (ncclMedian && row.median > 0) row.overNccl = *ncclMedian / row.median;
+  if (item.own() && row.median > 0) {
+    for (auto const& [peer, median] : peers) row.over[peer] = median / row.median;
+  }
   return row;
+}
+
+std::optional<std::pair<Contender, double>> bestPeer(Row const& row) {
+  auto const best = std::min_element(row.over.begin(), row.over.end(),
+                                     [](auto const& a, auto const& b) { return a.second < b.second; });
+  return best == row.over.end() ? std::nullopt : std::optional(std::pair(best->first, best->second));
 }
 
 std::string Report::heading() const {
   std::string text;
   for (auto const& [what, value] : facts) text += fmt::format("{}: {}\n", what, value);
   if (!note.empty()) text += note + "\n";
-  return text + "\n" + layOut([](std::size_t i) { return columns[i].title; }, columns.size() - (nccl ? 0 : 1));
+  return text + "\n" + layOut([](std::size_t i) { return columns[i].title; }, columns.size() - (peers ? 0 : 1));
 }
 
 std::string Report::line(Row const& row) const {
   auto const cells = cellsOf(row);
-  return layOut([&](std::size_t i) { return std::string_view(cells[i]); }, columns.size() - (nccl ? 0 : 1));
+  return layOut([&](std::size_t i) { return std::string_view(cells[i]); }, columns.size() - (peers ? 0 : 1));
 }
 
 std::string Report::json() const {
   nlohmann::ordered_json document;
   for (auto const& [what, value] : facts) document["context"][what] = value;
+  for (auto const& [what, value] : sitting) document["context"][what] = value;
   if (!note.empty()) document["context"]["note"] = note;
   document["rows"] = nlohmann::ordered_json::array();
   for (auto const& row : rows) {
     nlohmann::ordered_json entry;
     entry["name"] = row.item.name();
-    entry["collective"] = "allreduce";
+    entry["collective"] = nameOf(row.item.collective);
     entry["algorithm"] = row.item.algorithm();
-    entry["dtype"] = name(row.item.type);
-    entry["op"] = name(row.item.operation);
+    if (!row.item.own()) entry["peer"] = nameOf(row.item.contender);
+    entry["dtype"] = nameOf(row.item.type);
+    entry["op"] = nameOf(row.item.operation);
     entry["bytes"] = row.item.bytes();
     entry["count"] = row.item.count;
     entry["ranks"] = ranks;
     entry["in_place"] = row.item.inPlace;
-    if (!row.item.nccl) {
-      entry["blocks"] = row.item.choice.blocks;
-      entry["threads"] = row.item.choice.threads;
+    if (row.item.own()) {
+      entry["blocks"] = row.item.shape.blocks;
+      entry["threads"] = row.item.shape.threads;
       entry["overlap"] = row.item.overlap;
     }
     entry["ops_per_graph"] = row.item.operations;
@@ -130,7 +138,11 @@ std::string Report::json() const {
       entry["algbw_gbps"] = row.algorithmBandwidth * 1e-9;
       entry["busbw_gbps"] = row.busBandwidth * 1e-9;
       if (row.wrong) entry["wrong"] = *row.wrong;
-      if (row.overNccl) entry["vs_nccl"] = *row.overNccl;
+      for (auto const& [peer, ratio] : row.over) entry["vs"][std::string(nameOf(peer))] = ratio;
+      if (auto const best = bestPeer(row)) {
+        entry["best_peer"] = nameOf(best->first);
+        entry["vs_best"] = best->second;
+      }
     } else {
       entry["error"] = row.error;
     }
@@ -140,7 +152,7 @@ std::string Report::json() const {
 }
 
 std::string Report::markdown() const {
-  std::size_t const count = columns.size() - (nccl ? 0 : 1);
+  std::size_t const count = columns.size() - (peers ? 0 : 1);
   std::string text = "| | |\n| --- | --- |\n";
   for (auto const& [what, value] : facts) text += fmt::format("| {} | {} |\n", what, value);
   if (!note.empty()) text += "\n" + note + "\n";

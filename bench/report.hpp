@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "session.hpp"
@@ -18,14 +19,18 @@ struct Row {
   Case item;
   double median = 0;  // seconds per operation
   double p99 = 0;
-  double algorithmBandwidth = 0;       // bytes of input per second
+  double algorithmBandwidth = 0;       // bytes of the larger buffer per second
   double busBandwidth = 0;             // bytes per second that each rank's link must carry at least
   std::optional<std::uint64_t> wrong;  // nothing: not checked
-  std::optional<double> overNccl;      // NCCL's median time over this one
+  std::map<Contender, double> over;    // each peer's median time over this one
   std::string error;                   // not empty: the case failed, and the figures mean nothing
 };
 
-Row makeRow(Case const& item, CaseResult const& result, int ranks, std::optional<double> ncclMedian);
+// `peers`: the median times of those that had right results.
+Row makeRow(Case const& item, CaseResult const& result, int ranks, std::map<Contender, double> const& peers);
+
+// The peer that was fastest, and its time over the row's; nothing where there is none.
+std::optional<std::pair<Contender, double>> bestPeer(Row const& row);
 
 // The value below or at which `share` of the samples lie.
 double quantile(std::vector<double> samples, double share);
@@ -33,7 +38,9 @@ double quantile(std::vector<double> samples, double share);
 struct Report {
   std::vector<std::pair<std::string, std::string>> facts;  // what, value
   std::string note;
-  bool nccl = false;
+  // Tells apart what must not be compared: figures of other machines, or of this one after another start.
+  std::vector<std::pair<std::string, std::string>> sitting;
+  bool peers = false;
   int ranks = 1;
   std::vector<Row> rows;
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -14,14 +15,15 @@
 
 #include "checker.hpp"
 #include "inputs.hpp"
-#include "kernel_table.hpp"
 #include "machine.hpp"
+#include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/local_bootstrap.hpp"
+#include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/team.hpp"
 #include "nccl_peer.hpp"
 #include "rank_pool.hpp"
@@ -76,13 +78,18 @@ struct Rank {
   std::unique_ptr<Staging> staging;
   DeviceMemory source;  // what timed operations start from
   DeviceMemory buffers[2];
+  std::optional<MemoryWindow> windows[2];  // the same buffers on all ranks, where kernels need them
+  std::vector<Stream> sideStreams;
   std::unique_ptr<Team> team;
   std::unique_ptr<NcclCommunicator> nccl;
-  std::vector<std::byte> checked;  // one block of this rank's data
-  std::vector<std::byte> timed;
+  std::unique_ptr<NcclWindow> ncclWindows[2];
+  std::vector<std::byte> timed;  // one block of this rank's data
 
   Device device() const { return communicator->device(); }
-  std::byte* buffer(int index) const { return static_cast<std::byte*>(buffers[index].data()); }
+  std::byte* buffer(Case const& item, int index) const {
+    if (item.contender == Contender::ncclSymmetric) return ncclWindows[index]->data();
+    return static_cast<std::byte*>(buffers[index].data());
+  }
 };
 
 template <class Message>
@@ -111,13 +118,24 @@ DeviceKind chooseMachine(Options const& options) {
   throw UsageError("--device=auto: there is no GPU here, and this mscclpp-bench was built without the simulator");
 }
 
-std::unique_ptr<NcclLibrary> openNccl(DeviceKind kind) {
-  if (kind != DeviceKind::cuda) throw UsageError("--peers=nccl compares on GPUs only; use it with --device=cuda");
-  try {
-    return std::make_unique<NcclLibrary>();
-  } catch (Error const& error) {
-    throw UsageError(fmt::format("--peers=nccl: {}", error.what()));
+std::unique_ptr<NcclLibrary> openNccl(Options const& options, DeviceKind kind) {
+  if (options.peers.empty()) return nullptr;
+  auto const first = nameOf(options.peers.front());
+  if (kind != DeviceKind::cuda) {
+    throw UsageError(fmt::format("--peers={} compares on GPUs only; use it with --device=cuda", first));
   }
+  std::unique_ptr<NcclLibrary> nccl;
+  try {
+    nccl = std::make_unique<NcclLibrary>();
+  } catch (Error const& error) {
+    throw UsageError(fmt::format("--peers={}: {}", first, error.what()));
+  }
+  auto const symmetric = Contender::ncclSymmetric;
+  if (std::find(options.peers.begin(), options.peers.end(), symmetric) != options.peers.end() && !nccl->hasWindows()) {
+    throw UsageError(fmt::format("--peers={}: NCCL {} has no symmetric windows; they came with 2.27", nameOf(symmetric),
+                                 nccl->version()));
+  }
+  return nccl;
 }
 
 std::string noDevice(DeviceKind kind) {
@@ -137,7 +155,7 @@ struct Session::Impl {
     auto const kind = chooseMachine(options);
     host = machine(kind);
     facts.machine = kind;
-    if (options.nccl) nccl = openNccl(kind);
+    nccl = openNccl(options, kind);
     std::vector<std::shared_ptr<Bootstrap>> bootstraps;
     if (several) {
       if (options.ranks && *options.ranks != launch.size) {
@@ -202,13 +220,19 @@ struct Session::Impl {
   // Facts that all ranks must see alike.
   void agree(Rank& rank, std::uint64_t digest) {
     struct Own {
+      std::array<char, 128> device{};
       std::uint64_t digest;
       std::uint64_t seed;
       std::uint32_t maxBlocks;
       std::uint32_t wholeLines;
     };
-    auto const all = gather(*rank.bootstrap, Own{digest, seed, host->maxBlocks(rank.device()),
-                                                 rank.communicator->linesArriveWhole() ? 1u : 0u});
+    Own mine{.digest = digest,
+             .seed = seed,
+             .maxBlocks = host->maxBlocks(rank.device()),
+             .wholeLines = rank.communicator->linesArriveWhole() ? 1u : 0u};
+    auto const name = rank.device().properties().name;
+    std::copy_n(name.begin(), std::min(name.size(), mine.device.size() - 1), mine.device.begin());
+    auto const all = gather(*rank.bootstrap, mine);
     for (std::size_t other = 0; other < all.size(); ++other) {
       if (all[other].digest == digest) continue;
       throw UsageError(
@@ -216,6 +240,7 @@ struct Session::Impl {
     }
     if (rank.communicator->rank() != 0 && !several) return;
     seed = all[0].seed;
+    facts.device = all[0].device.data();
     for (auto const& other : all) {
       facts.maxBlocks = std::min(facts.maxBlocks, other.maxBlocks);
       facts.wholeLines = facts.wholeLines && other.wholeLines != 0;
@@ -224,17 +249,27 @@ struct Session::Impl {
 
   void prepare(std::vector<Case> const& cases) {
     std::uint64_t bytes = 0;
-    bool second = false;  // a buffer apart from the input
+    std::uint64_t symmetricBytes = 0;
+    bool second = false;   // a buffer apart from the input
+    bool windows = false;  // buffers that peers' kernels reach
+    unsigned sideStreams = 0;
     for (auto const& item : cases) {
       bytes = std::max(bytes, item.bytes());
       second = second || !item.inPlace;
+      if (item.contender == Contender::ncclSymmetric) symmetricBytes = std::max(symmetricBytes, item.bytes());
+      if (item.own()) {
+        auto const& kernel = *kernelOf(item, facts);
+        windows = windows || kernel.inputWindow || kernel.outputWindow;
+        sideStreams = std::max(sideStreams, kernel.sideStreams);
+      }
       auto& period = periods[item.type];
-      period = std::max(period, periodFor(item.count));
+      period = std::max(period, periodFor(item.elements()));
     }
-    auto const requirement = requirementOf(cases, facts.ranks);
+    auto const requirement = requirementOf(cases, facts);
     auto const workspace = layout::WorkspaceLayout::make(static_cast<std::uint32_t>(facts.ranks), requirement).total;
     auto const room = bytes + guardBytes;
-    auto const total = room * (second ? 3 : 2) + workspace;
+    auto const symmetricRoom = symmetricBytes == 0 ? 0 : symmetricBytes + guardBytes;
+    auto const total = room * (second ? 3 : 2) + 2 * symmetricRoom + workspace;
     Watchdog const watchdog(meetingLimit + std::chrono::seconds(60), "making the buffers and communicators");
     auto const make = [&](Rank& rank) {
       auto const memory = rank.device().properties().memoryBytes;
@@ -244,14 +279,20 @@ struct Session::Impl {
                         formatBytes(bytes), total >> 20, memory >> 20));
       }
       rank.source = DeviceMemory(rank.device(), room);
-      rank.buffers[0] = DeviceMemory(rank.device(), room);
-      if (second) rank.buffers[1] = DeviceMemory(rank.device(), room);
+      for (int i = 0; i < (second ? 2 : 1); ++i) {
+        rank.buffers[i] = DeviceMemory(rank.device(), room);
+        if (windows) rank.windows[i].emplace(*rank.communicator, rank.buffers[i].data(), rank.buffers[i].bytes());
+      }
+      while (rank.sideStreams.size() < sideStreams) rank.sideStreams.emplace_back(rank.device());
       rank.staging = std::make_unique<Staging>(rank.device());
       rank.team = std::make_unique<Team>(*rank.communicator, requirement);
       if (nccl) {
         auto const mine = rank.communicator->rank() == 0 ? nccl->makeUniqueId() : NcclLibrary::UniqueId{};
         auto const ids = gather(*rank.bootstrap, mine);
         rank.nccl = std::make_unique<NcclCommunicator>(*nccl, ids[0], rank.communicator->rank(), facts.ranks);
+        if (symmetricRoom != 0) {
+          for (auto& window : rank.ncclWindows) window = std::make_unique<NcclWindow>(*rank.nccl, symmetricRoom);
+        }
       }
     };
     onAll([&](Rank& rank, int) {
@@ -267,25 +308,23 @@ struct Session::Impl {
 
   CaseResult run(Case const& item) {
     if (failed) throw Error(ErrorCode::aborted, "skipped, because an earlier case failed");
-    bool const fresh = !data || data->first != std::pair(item.type, item.operation);
+    bool const fresh = !answersOf || *answersOf != std::pair(item.type, item.operation);
     auto const period = periods.at(item.type);
     if (fresh) {
-      data = {{item.type, item.operation}, expectedBlock(item.type, item.operation, seed, facts.ranks, period)};
-      dataWithSlack.reset();
+      answersOf = {item.type, item.operation};
+      answers = answersFor(item.type, item.operation, seed, facts.ranks, period);
     }
-    if (item.nccl && options.check && !dataWithSlack) {
-      dataWithSlack = expectedWithSlack(item.type, item.operation, seed, facts.ranks, period);
+    if (!item.own() && options.check && reduces(item.collective) && answers.reducedLoosely.block.empty()) {
+      answers.reducedLoosely = expectedWithSlack(item.type, item.operation, seed, facts.ranks, period);
     }
     ++casesRun;
     std::vector<CaseResult> results(ranks.size());
     onAll([&](Rank& rank, int index) {
-      if (fresh) {
-        rank.checked = checkedBlock(item.type, item.operation, seed, rank.communicator->rank(), period);
-        rank.timed = timedBlock(item.type, item.operation, seed, rank.communicator->rank(), period);
-      }
+      if (fresh) rank.timed = timedBlock(item.type, item.operation, seed, rank.communicator->rank(), period);
       auto& result = results[static_cast<std::size_t>(index)];
       if (options.check) result.wrong = check(rank, item);
       result.seconds = time(rank, item);
+      if (options.check && !reduces(item.collective)) *result.wrong += checkChain(rank, item);
       if (several) result = slowest(allResults(rank, item, result));
     });
     return slowest(results);
@@ -332,22 +371,42 @@ struct Session::Impl {
     return all;
   }
 
-  // Puts one operation into the stream.
-  void start(Rank& rank, Case const& item, int from, int to, bool behindKernel) const {
-    if (item.nccl) {
-      rank.nccl->allReduce(rank.buffer(from), rank.buffer(to), item.count, item.type, item.operation, *rank.stream);
+  // Puts operation `index` of a chain into the stream.
+  void start(Rank& rank, Case const& item, int index, bool behindKernel) const {
+    auto const step = stepOf(item.collective, item.inPlace, rank.communicator->rank(), facts.ranks, index);
+    auto const inOffset = static_cast<std::uint64_t>(step.in.slot) * item.slotBytes();
+    auto const outOffset = static_cast<std::uint64_t>(step.out.slot) * item.slotBytes();
+    auto const* const in = rank.buffer(item, step.in.buffer) + inOffset;
+    auto* const out = rank.buffer(item, step.out.buffer) + outOffset;
+    if (!item.own()) {
+      rank.nccl->start({.collective = item.collective,
+                        .in = in,
+                        .out = out,
+                        .count = item.count,
+                        .type = item.type,
+                        .op = item.operation,
+                        .root = step.root},
+                       *rank.stream);
       return;
     }
-    auto const kernel =
-        KernelTable::instance().find(facts.machine, item.type, item.operation, item.choice.algorithm, facts.ranks);
-    kernel({.stream = *rank.stream,
-            .team = rank.team->deviceHandle(),
-            .in = rank.buffer(from),
-            .out = rank.buffer(to),
-            .count = item.count,
-            .shape = {.blocks = item.choice.blocks,
-                      .threads = item.choice.threads,
-                      .overlapPrevious = item.overlap && behindKernel}});
+    auto shape = item.shape;
+    shape.overlapPrevious = item.overlap && behindKernel;
+    auto const windowOf = [&](int buffer) -> layout::WindowHandle const* {
+      return rank.windows[buffer] ? &rank.windows[buffer]->deviceHandle() : nullptr;
+    };
+    kernelOf(item, facts)
+        ->start({.stream = *rank.stream,
+                 .team = rank.team->deviceHandle(),
+                 .in = in,
+                 .out = out,
+                 .count = reduces(item.collective) ? item.count : item.slotBytes(),
+                 .root = step.root,
+                 .inWindow = windowOf(step.in.buffer),
+                 .outWindow = windowOf(step.out.buffer),
+                 .inOffset = inOffset,
+                 .outOffset = outOffset,
+                 .shape = shape,
+                 .sideStreams = rank.sideStreams.data()});
   }
 
   void synchronize(Rank& rank) const {
@@ -363,41 +422,69 @@ struct Session::Impl {
     }
   }
 
+  // Elements of the rank's buffers that do not hold what they should, and bytes behind them that were written.
+  std::uint64_t wrongIn(Rank& rank, Case const& item, ExchangeModel const& model) const {
+    auto const size = bytesOf(item.type);
+    auto const bytes = item.bytes();
+    auto const piece = stagingBytes / size * size;
+    std::uint64_t wrong = 0;
+    for (int buffer = 0; buffer < (item.inPlace ? 1 : 2); ++buffer) {
+      auto const* const data = rank.buffer(item, buffer);
+      auto const& contents = model.contents(rank.communicator->rank(), buffer);
+      for (std::uint64_t done = 0; done < bytes; done += piece) {
+        auto const part = rank.staging->fetch(data + done, std::min<std::uint64_t>(piece, bytes - done));
+        wrong += countWrong(part, done / size, contents, item.count, answers, !item.own());
+      }
+      wrong += countTouched(rank.staging->fetch(data + bytes, guardBytes));
+    }
+    return wrong;
+  }
+
   std::uint64_t check(Rank& rank, Case const& item) {
     auto& runtime = rank.device().runtime();
-    int const to = item.inPlace ? 0 : 1;
-    auto* const out = rank.buffer(to);
+    // Another root and other buffers in every case.
+    int const index = static_cast<int>(casesRun % (2 * static_cast<std::uint64_t>(facts.ranks)));
+    auto const self = rank.communicator->rank();
+    auto const step = stepOf(item.collective, item.inPlace, self, facts.ranks, index);
+    ExchangeModel model(item.collective, item.inPlace, facts.ranks);
     auto const bytes = item.bytes();
-    runtime.fill(out, poisonByte, bytes + guardBytes);
-    repeat(rank.device(), rank.buffer(0), rank.checked, bytes);
-    meet(rank);
-    start(rank, item, 0, to, false);
-    synchronize(rank);
-    auto const& expected = item.nccl ? *dataWithSlack : data->second;
-    std::uint64_t wrong = 0;
-    auto const piece = stagingBytes / bytesOf(item.type) * bytesOf(item.type);
-    for (std::uint64_t done = 0; done < bytes; done += piece) {
-      auto const part = rank.staging->fetch(out + done, std::min<std::uint64_t>(piece, bytes - done));
-      wrong += countWrong(part, done / bytesOf(item.type), expected);
+    for (int buffer = 0; buffer < (item.inPlace ? 1 : 2); ++buffer) {
+      runtime.fill(rank.buffer(item, buffer), poisonByte, bytes + guardBytes);
     }
-    return wrong + countTouched(rank.staging->fetch(out + bytes, guardBytes));
+    if (!item.inPlace) model.poison(step.out.buffer);
+    repeat(rank.device(), rank.buffer(item, step.in.buffer), answers.inputs.at(static_cast<std::size_t>(self)).block,
+           bytes);
+    meet(rank);
+    start(rank, item, index, false);
+    synchronize(rank);
+    model.run(index);
+    return wrongIn(rank, item, model);
+  }
+
+  // What the last repetition left.
+  std::uint64_t checkChain(Rank& rank, Case const& item) const {
+    ExchangeModel model(item.collective, item.inPlace, facts.ranks);
+    for (int index = 0; index < rank.timer->leads() + item.operations; ++index) model.run(index);
+    return wrongIn(rank, item, model);
   }
 
   std::vector<double> time(Rank& rank, Case const& item) {
     auto const bytes = item.bytes();
     repeat(rank.device(), rank.source.data(), rank.timed, bytes);
     meet(rank);
+    if (!item.own()) {
+      // NCCL connects ranks when they first talk, which it should not have to do while a graph is captured.
+      for (int root = 0; root < facts.ranks; ++root) start(rank, item, root, false);
+      synchronize(rank);
+    }
     Repetition repetition;
     repetition.restore = [&] {
-      rank.device().runtime().copyAsync(rank.buffer(0), rank.source.data(), bytes, rank.stream->native());
-    };
-    repetition.operate = [&](int index, bool behindKernel) {
-      if (item.inPlace) {
-        start(rank, item, 0, 0, behindKernel);
-      } else {
-        start(rank, item, index % 2, 1 - index % 2, behindKernel);
+      // The one that is read first last, as an operation would leave it.
+      for (int buffer = item.inPlace ? 0 : 1; buffer >= 0; --buffer) {
+        rank.device().runtime().copyAsync(rank.buffer(item, buffer), rank.source.data(), bytes, rank.stream->native());
       }
     };
+    repetition.operate = [&](int index, bool behindKernel) { start(rank, item, index, behindKernel); };
     repetition.operations = item.operations;
     repetition.together = [&] { meet(rank); };
     repetition.synchronize = [&] { synchronize(rank); };
@@ -408,6 +495,7 @@ struct Session::Impl {
   void leave(Rank& rank) {
     std::lock_guard const lock(leaving);
     if (rank.nccl) rank.nccl->abort();
+    for (auto& window : rank.ncclWindows) window.reset();
     rank = Rank{};
   }
 
@@ -431,8 +519,10 @@ struct Session::Impl {
         // Nobody's memory may go while a peer's kernel can still use it.
         if (orderly) meet(rank);
         if (!orderly && rank.nccl) rank.nccl->abort();
+        for (auto& window : rank.ncclWindows) window.reset();
         rank.nccl.reset();
         rank.team.reset();
+        for (auto& window : rank.windows) window.reset();
         rank.timer.reset();
         if (orderly) meet(rank);
       });
@@ -451,9 +541,9 @@ struct Session::Impl {
   WorldFacts facts;
   std::uint64_t seed = 0;
   std::unique_ptr<NcclLibrary> nccl;
-  std::map<ElementType, std::size_t> periods;
-  std::optional<std::pair<std::pair<ElementType, Operation>, Expected>> data;
-  std::optional<Expected> dataWithSlack;
+  std::map<DataType, std::size_t> periods;
+  std::optional<std::pair<DataType, ReduceOp>> answersOf;
+  Answers answers;
   std::uint64_t casesRun = 0;
   bool joined = false;  // every rank has its communicator
   bool failed = false;
@@ -472,7 +562,9 @@ bool Session::leads() const { return !impl_->several || impl_->launch.rank == 0;
 std::uint64_t Session::seed() const { return impl_->seed; }
 std::string Session::note() const { return impl_->host->note(); }
 std::string Session::ncclVersion() const { return impl_->nccl ? impl_->nccl->version() : std::string(); }
-bool Session::ncclSupports(Case const& item) const { return impl_->nccl && impl_->nccl->supports(item.type); }
+bool Session::supports(Case const& item) const {
+  return item.own() || (impl_->nccl && impl_->nccl->supports(item.type));
+}
 void Session::prepare(std::vector<Case> const& cases) { impl_->prepare(cases); }
 CaseResult Session::run(Case const& item) { return impl_->run(item); }
 void Session::close() { impl_->close(); }
@@ -481,7 +573,7 @@ std::string Session::description() const {
   return fmt::format("{} ranks, {}, {}", impl_->facts.ranks,
                      impl_->several ? fmt::format("processes started by {}", impl_->launch.launcher)
                                     : std::string("threads of one process"),
-                     impl_->ranks.at(0).device().properties().name);
+                     impl_->facts.device);
 }
 
 }  // namespace mscclpp::bench

@@ -40,8 +40,8 @@ class Session {
   std::string note() const;
   // Version of NCCL; empty where it is not used.
   std::string ncclVersion() const;
-  // Whether NCCL can be given this case.
-  bool ncclSupports(Case const& item) const;
+  // Whether the case can be run; every case of ours can, but NCCL may lack its type.
+  bool supports(Case const& item) const;
 
   // Once, before the first run(): makes what the cases need.
   void prepare(std::vector<Case> const& cases);

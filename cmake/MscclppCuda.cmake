@@ -16,7 +16,7 @@ set_property(CACHE MSCCLPP_USE_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 # Real code of every generation that the library knows: ptxas refuses what a generation lacks, PTX alone would not show.
 set(MSCCLPP_CUDA_ARCHITECTURES "80-real;90-real;100-real" CACHE STRING
-    "What this project's own CUDA tests, examples and benchmark are compiled for")
+    "What this project's own CUDA kernels, tests, examples and benchmark are compiled for")
 
 set(MSCCLPP_HAS_CUDA OFF)
 set(MSCCLPP_HAS_NVCC OFF)
@@ -36,7 +36,8 @@ else()
   endif()
 endif()
 
-if(MSCCLPP_HAS_CUDA AND PROJECT_IS_TOP_LEVEL AND (MSCCLPP_BUILD_TESTS OR MSCCLPP_BUILD_EXAMPLES OR MSCCLPP_BUILD_BENCH))
+if(MSCCLPP_HAS_CUDA AND (MSCCLPP_BUILD_COLLECTIVES OR
+    (PROJECT_IS_TOP_LEVEL AND (MSCCLPP_BUILD_TESTS OR MSCCLPP_BUILD_EXAMPLES OR MSCCLPP_BUILD_BENCH))))
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES ${MSCCLPP_CUDA_ARCHITECTURES})
   endif()

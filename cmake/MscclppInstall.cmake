@@ -10,6 +10,9 @@ set(mscclpp_targets mscclpp_headers mscclpp_host)
 if(MSCCLPP_HAS_SIM)
   list(APPEND mscclpp_targets mscclpp_sim)
 endif()
+if(TARGET mscclpp_collectives)
+  list(APPEND mscclpp_targets mscclpp_collectives)
+endif()
 if(MSCCLPP_HAS_CHECK)
   list(APPEND mscclpp_targets mscclpp_hooks mscclpp_check mscclpp_check_object)
 endif()
@@ -35,4 +38,5 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/mscclppConfigVersion.cma
 install(FILES "${PROJECT_BINARY_DIR}/mscclppConfig.cmake" "${PROJECT_BINARY_DIR}/mscclppConfigVersion.cmake"
               cmake/MscclppCheck.cmake
   DESTINATION "${mscclpp_package_dir}")
+install(DIRECTORY share/mscclpp/ DESTINATION "${CMAKE_INSTALL_DATADIR}/mscclpp")   # tuned profiles
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/mscclpp")

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# On a machine with GPUs: builds for their generation, runs the CUDA tests, measures, and writes
-# bench/results/<gpu>x<n>.md with the machine, the versions, the commit and the table.
+# On a machine with GPUs: builds for their generation, runs the CUDA tests, measures every collective beside NCCL and, where
+# python3 has it, PyTorch, and writes bench/results/<gpu>x<n>: .md with the machine, the versions, the commit and the
+# tables, .json with all figures, and plots where python3 has matplotlib.
 #
 #   scripts/gpu.sh [--install] [--sanitize] [--no-test] [--no-bench] [--out=FOLDER] [--deps=FOLDER] [-- BENCH ARGUMENTS]
 #
@@ -10,8 +11,8 @@
 # --sanitize   also run the tests under compute-sanitizer memcheck
 # --out=       where the table goes instead of bench/results
 # --deps=      third-party libraries that this machine lacks: a prefix with include/ and lib/, or a folder of .deb files
-# Bench arguments replace the default --min-bytes=1K --max-bytes=1G --factor=4 --peers=nccl. MSCCLPP_COMMIT names the
-# commit where there is no git. NVLink multicast is kept off, here and in the libraries compared with.
+# Bench arguments replace the default --collective=all --min-bytes=1K --max-bytes=1G --factor=4
+# --peers=nccl,nccl-symmetric. MSCCLPP_COMMIT names the commit where there is no git. NVLink multicast is kept off, here and in the libraries compared with.
 
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -22,7 +23,7 @@ test=yes
 bench=yes
 out=$root/bench/results
 deps=
-bench_arguments=(--min-bytes=1K --max-bytes=1G --factor=4 --peers=nccl)
+bench_arguments=(--collective=all --min-bytes=1K --max-bytes=1G --factor=4 --peers=nccl,nccl-symmetric)
 while [ $# -gt 0 ]; do
   case "$1" in
     --install) may_install=yes ;;
@@ -118,10 +119,23 @@ if [ "$bench" = yes ]; then
   bench_status=0
   # What the library chooses, then each algorithm by itself. The tables are standard output; progress goes to the terminal.
   for algorithm in auto all; do
-    command=("$build/bench/mscclpp-bench" --device=cuda --collective=allreduce "--algorithm=$algorithm" "${bench_arguments[@]}")
+    command=("$build/bench/mscclpp-bench" --device=cuda "--algorithm=$algorithm" "${bench_arguments[@]}"
+      "--output=$build/bench-$algorithm.json")
     printf '%s\n' "${command[*]}" >"$build/command-$algorithm.txt"
-    timeout --kill-after=10 270 "${command[@]}" | tee "$build/bench-$algorithm.txt" || bench_status=$?
+    timeout --kill-after=10 570 "${command[@]}" | tee "$build/bench-$algorithm.txt" || bench_status=$?
   done
+  results=("$build/bench-auto.json")
+  if python3 -c 'import torch' 2>/dev/null; then
+    for backend in cuda nvshmem; do
+      say "PyTorch symmetric memory, $backend backend"
+      if timeout --kill-after=10 270 python3 -m torch.distributed.run --standalone "--nproc_per_node=$gpus" \
+        bench/peers/torch_symmetric_memory.py "--backend=$backend" "--output=$build/torch-$backend.json"; then
+        results+=("$build/torch-$backend.json")
+      else
+        warn "not measured: PyTorch symmetric memory, $backend backend"
+      fi
+    done
+  fi
   if [ "$bench_status" -ne 0 ]; then
     warn "the benchmark ended with status $bench_status; no results are written"
     status=1
@@ -129,7 +143,7 @@ if [ "$bench" = yes ]; then
     mkdir -p "$out"
     file=$out/${slug}x$gpus.md
     {
-      printf '# Allreduce on %s x %s\n\n' "$gpus" "$gpu"
+      printf '# Collectives on %s x %s\n\n' "$gpus" "$gpu"
       printf '| | |\n| --- | --- |\n'
       printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
       printf '| commit | %s |\n' "$commit"
@@ -139,6 +153,9 @@ if [ "$bench" = yes ]; then
       printf '| driver, CUDA | %s, nvcc %s |\n' "$driver" "$nvcc"
       printf '| compiler | %s |\n' "$("${CXX:-g++}" --version | sed -n 1p)"
       printf '| switch multicast | off, also in NCCL (NCCL_NVLS_ENABLE=0) |\n'
+      printf '\n## Against the peers\n\nThe choice of the library, and the best of each peer. Time per operation, the slowest rank, median.\n\n'
+      python3 scripts/bench_results.py "${results[@]}"
+      printf '\n## Everything\n'
       for algorithm in auto all; do
         printf '\n`%s`\n\n```\n' "$(cat "$build/command-$algorithm.txt")"
         cat "$build/bench-$algorithm.txt"
@@ -148,7 +165,13 @@ if [ "$bench" = yes ]; then
       nvidia-smi topo -m 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' || true
       printf '```\n'
     } >"$file"
-    say "wrote $file"
+    python3 scripts/bench_results.py "${results[@]}" "--output=${file%.md}.json"
+    say "wrote $file and ${file%.md}.json"
+    if python3 -c 'import matplotlib' 2>/dev/null; then
+      python3 scripts/plot_bench.py "${file%.md}.json" "--out=$out" "--name=${slug}x$gpus"
+    else
+      warn "no plots, since python3 has no matplotlib; scripts/plot_bench.py --install ${file%.md}.json gets it"
+    fi
   fi
 fi
 

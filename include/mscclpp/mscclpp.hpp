@@ -3,7 +3,13 @@
 // Everything a kernel needs: the device layer and the collectives. Host code adds the headers of host/ that it uses.
 #pragma once
 
+#include "mscclpp/algorithms/agree.hpp"
+#include "mscclpp/algorithms/allgather.hpp"
 #include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/alltoall.hpp"
+#include "mscclpp/algorithms/kernels.hpp"
+#include "mscclpp/algorithms/reduce_scatter.hpp"
+#include "mscclpp/algorithms/rooted.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/bulk_copy.hpp"
@@ -11,3 +17,4 @@
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/device/group_ops.hpp"
 #include "mscclpp/device/packet_channel.hpp"
+#include "mscclpp/device/symmetric_view.hpp"

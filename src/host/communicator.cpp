@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <mutex>
 
 #include "bootstrap_access.hpp"
 #include "communicator_impl.hpp"
@@ -61,8 +62,24 @@ std::shared_ptr<Bootstrap> require(std::shared_ptr<Bootstrap> bootstrap) {
 
 }  // namespace
 
+struct Communicator::Attachments {
+  std::recursive_mutex mutex;  // one attachment may use another while it is made
+  std::map<std::type_index, std::shared_ptr<void>> all;
+};
+
+void* Communicator::attach(std::type_index type, std::shared_ptr<void> (*make)(Communicator const&)) const {
+  std::lock_guard const lock(attachments_->mutex);
+  auto found = attachments_->all.find(type);
+  if (found == attachments_->all.end()) {
+    auto made = make(*this);
+    found = attachments_->all.emplace(type, std::move(made)).first;
+  }
+  return found->second.get();
+}
+
 Communicator::Communicator(std::shared_ptr<Bootstrap> bootstrap, Device device)
-    : impl_(std::make_shared<Impl>(require(std::move(bootstrap)), device)) {}
+    : impl_(std::make_shared<Impl>(require(std::move(bootstrap)), device)),
+      attachments_(std::make_unique<Attachments>()) {}
 Communicator::~Communicator() = default;
 
 std::shared_ptr<Bootstrap> const& Communicator::bootstrap() const noexcept { return impl_->bootstrap; }

@@ -197,7 +197,10 @@ class CudaRuntime final : public Runtime {
     std::size_t bytes = 0;
     driver_.check(driver_.memGetAddressRange(&base, &bytes, address(pointer)),
                   fmt::format("find the CUDA allocation of address {}", fmt::ptr(pointer)));
-    return {reinterpret_cast<void*>(base), bytes, attributes.device};
+    unsigned long long id = 0;
+    driver_.check(driver_.pointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(pointer)),
+                  fmt::format("identify the CUDA allocation of address {}", fmt::ptr(pointer)));
+    return {reinterpret_cast<void*>(base), bytes, attributes.device, id};
   }
 
   std::optional<IpcHandle> exportIpc(Allocation const& allocation) override {
@@ -392,6 +395,35 @@ class CudaRuntime final : public Runtime {
     }
     check(code, "a kernel or copy of a CUDA stream failed");
     return true;
+  }
+
+  bool synchronizeDevice(int device) override {
+    checkDevice(device);
+    DeviceScope const scope(device);
+    auto const code = cudaDeviceSynchronize();
+    if (code == cudaErrorStreamCaptureUnsupported) {
+      (void)cudaGetLastError();
+      return false;
+    }
+    check(code, fmt::format("wait for the work of CUDA device {}", device));
+    return true;
+  }
+
+  bool capturing(void* stream) override {
+    auto status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "ask whether a stream is captured");
+    return status != cudaStreamCaptureStatusNone;
+  }
+
+  void orderAfter(int device, void* stream, void* earlier) override {
+    cudaEvent_t event = nullptr;
+    DeviceScope const scope(device);
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+    auto code = cudaEventRecord(event, static_cast<cudaStream_t>(earlier));
+    if (code == cudaSuccess) code = cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event);
+    // What has been recorded stays until it is no longer needed.
+    (void)cudaEventDestroy(event);
+    check(code, "order a CUDA stream after another");
   }
 
  private:

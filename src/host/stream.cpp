@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "format.hpp"
 #include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
@@ -36,5 +37,17 @@ void Stream::synchronize(std::optional<std::chrono::nanoseconds> limit) const {
 }
 
 bool Stream::idle() const { return runtime(device_.kind).idle(native_); }
+
+void Stream::runAfter(Stream const& earlier) const {
+  if (!(earlier.device_ == device_)) {
+    fail(ErrorCode::invalidUsage, "a stream of device {} cannot run after one of device {}; give both one device",
+         device_.ordinal, earlier.device_.ordinal);
+  }
+  runtime(device_.kind).orderAfter(device_.ordinal, native_, earlier.native_);
+}
+
+void Stream::copy(void* dst, void const* src, std::size_t bytes) const {
+  if (bytes != 0) runtime(device_.kind).copyAsync(dst, src, bytes, native_);
+}
 
 }  // namespace mscclpp

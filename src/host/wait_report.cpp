@@ -39,6 +39,15 @@ std::string refused(layout::WaitReport const& report) {
     case Misuse::alignment:
       return fmt::format("a buffer whose address is {} bytes past a multiple of its elements' {} bytes", report.seen,
                          report.expected);
+    case Misuse::windowRange:
+      return fmt::format("a view up to byte {} of a symmetric window of {}", report.seen, report.expected);
+    case Misuse::windowTeam:
+      return fmt::format("a symmetric window of {} ranks with a team of {}", report.seen, report.expected);
+    case Misuse::root:
+      return fmt::format("root {}: the team has ranks 0 to {}", static_cast<std::int64_t>(report.seen),
+                         report.expected - 1);
+    case Misuse::unevenParts:
+      return fmt::format("a buffer of {} elements for {} parts of one count", report.seen, report.expected);
   }
   return fmt::format("misuse number {} (limit {}, given {})", report.channel, report.expected, report.seen);
 }

@@ -56,6 +56,7 @@ void* Heap::map(int device, int descriptor, std::size_t bytes, bool import) {
   region.mapped = mapped;
   region.device = device;
   region.descriptor = import ? -1 : descriptor;
+  region.id = ++lastId_;
   regions_.emplace(reinterpret_cast<std::uintptr_t>(reserved), std::move(region));
   generation_.fetch_add(1, std::memory_order_release);
   return reserved;
@@ -162,7 +163,7 @@ Allocation Heap::allocationOf(void const* pointer) const {
     throw Error(ErrorCode::invalidUsage, fmt::format("{} lies in memory that another process owns and {} has imported",
                                                      pointer, nameOf(region->device)));
   }
-  return {region->base, region->bytes, region->device};
+  return {region->base, region->bytes, region->device, region->id};
 }
 
 void Heap::enablePeer(int device, Allocation const& allocation) {

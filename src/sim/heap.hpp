@@ -63,6 +63,7 @@ class Heap {
     int device = hostMemory;
     int descriptor = -1;  // -1: import
     std::set<int> peers;
+    std::uint64_t id = 0;
   };
 
   Region const* find(std::uintptr_t address) const;
@@ -74,6 +75,7 @@ class Heap {
   std::vector<Region> released_;  // but still mapped
   std::map<int, std::size_t> used_;
   std::atomic<std::uint64_t> generation_{1};
+  std::uint64_t lastId_ = 0;
 };
 
 }  // namespace mscclpp::sim

@@ -174,9 +174,45 @@ void Machine::freeBlock(Kernel& kernel) {
   startBlocks(device);
 }
 
+void Machine::reach(StreamMark& mark, Clock const& clock) {
+  mark.reached = true;
+  mark.clock = clock;
+  if (mark.waiter != nullptr) advance(*std::exchange(mark.waiter, nullptr));
+}
+
+// Drops what has not begun. Whoever waits for a mark among it waits no more.
+void Machine::drop(Stream& stream) {
+  std::vector<std::shared_ptr<StreamMark>> marks;
+  std::erase_if(stream.queue, [&](Work const& work) {
+    bool const drop = work.kernel == nullptr || !work.kernel->started();
+    if (drop && work.mark != nullptr && !work.waits) marks.push_back(work.mark);
+    if (drop) completeOne(stream);
+    return drop;
+  });
+  for (auto const& work : stream.queue) work.kernel->cancel();
+  for (auto const& mark : marks) reach(*mark, stream.clock);
+}
+
 void Machine::advance(Stream& stream) {
   auto& queue = stream.queue;
   while (!queue.empty()) {
+    if (queue.front().mark != nullptr) {
+      auto const work = queue.front();
+      if (work.waits && !work.mark->reached) {
+        work.mark->waiter = &stream;
+        return;
+      }
+      queue.pop_front();
+      stream.clock.join(work.clock);
+      if (work.waits) {
+        stream.clock.join(work.mark->clock);
+      } else {
+        reach(*work.mark, stream.clock);
+      }
+      completeOne(stream);
+      scheduler_.noteProgress();
+      continue;
+    }
     if (queue.front().kernel == nullptr) {
       auto const copy = queue.front().copy;
       if (auto* const active = checker()) {
@@ -208,12 +244,7 @@ void Machine::advance(Stream& stream) {
           }
         }
         // What was to follow would work on wrong data.
-        std::erase_if(queue, [&](Work const& work) {
-          bool const drop = work.kernel == nullptr || !work.kernel->started();
-          if (drop) completeOne(stream);
-          return drop;
-        });
-        for (auto const& work : queue) work.kernel->cancel();
+        drop(stream);
       }
       queue.pop_front();
       completeOne(stream);
@@ -232,12 +263,7 @@ void Machine::advance(Stream& stream) {
 }
 
 void Machine::discard(Stream& stream) {
-  std::erase_if(stream.queue, [&](Work const& work) {
-    bool const drop = work.kernel == nullptr || !work.kernel->started();
-    if (drop) completeOne(stream);
-    return drop;
-  });
-  for (auto const& work : stream.queue) work.kernel->cancel();
+  drop(stream);
   advance(stream);
 }
 
@@ -279,6 +305,15 @@ Stream* Machine::createStream(int device) {
   return streams_.back().get();
 }
 
+std::vector<void*> Machine::streamsOf(int device) {
+  std::unique_lock const lock(mutex_);
+  std::vector<void*> result;
+  for (auto const& stream : streams_) {
+    if (stream->device == device) result.push_back(stream.get());
+  }
+  return result;
+}
+
 Stream& Machine::checkStream(void* stream, char const* operation) {
   requireOwner(operation);
   std::unique_lock const lock(mutex_);
@@ -311,6 +346,12 @@ void Machine::submit(Stream& stream, Work work) {
   mail_.store(true, std::memory_order_release);
   startHelper();
   changed_.notify_all();
+}
+
+void Machine::orderAfter(Stream& stream, Stream& earlier) {
+  auto const mark = std::make_shared<StreamMark>();
+  submit(earlier, {nullptr, {}, {}, mark, false});
+  submit(stream, {nullptr, {}, {}, mark, true});
 }
 
 void Machine::throwFailure(Stream& stream) {

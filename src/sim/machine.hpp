@@ -63,10 +63,21 @@ struct KernelFailure {
   std::vector<std::uintptr_t> calls;  // code addresses, innermost first
 };
 
+struct Stream;
+
+// A point in one stream that another waits for.
+struct StreamMark {
+  bool reached = false;
+  Clock clock;               // what it makes known
+  Stream* waiter = nullptr;  // that stands at it
+};
+
 struct Work {
-  std::shared_ptr<Kernel> kernel;  // or, when null, a copy
+  std::shared_ptr<Kernel> kernel;  // or, when null, a copy, or a mark
   CopyWork copy{};
   Clock clock{};  // what the submitting host code knew
+  std::shared_ptr<StreamMark> mark{};
+  bool waits = false;  // for the mark, which it sets otherwise
 };
 
 struct Stream {
@@ -120,13 +131,17 @@ class Machine {
   // ---- streams
   Stream* createStream(int device);
   void destroyStream(void* stream) noexcept;
+  std::vector<void*> streamsOf(int device);
   Stream& checkStream(void* stream, char const* operation);
   void submit(Stream& stream, Work work);
+  void orderAfter(Stream& stream, Stream& earlier);
   void synchronize(void* stream, std::chrono::nanoseconds limit);
   bool idle(void* stream);
 
   // ---- the driver's
   Scheduler& scheduler() { return scheduler_; }
+  void reach(StreamMark& mark, Clock const& clock);
+  void drop(Stream& stream);
   void advance(Stream& stream);  // starts what may start, drops what has ended
   void queueBlocks(Kernel& kernel);
   void dropBlocks(Kernel& kernel);

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "machine.hpp"
+#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/launch.hpp"
 
@@ -85,6 +86,10 @@ class SimRuntime final : public Runtime {
     auto& where = machine().checkStream(stream, "copyAsync");
     if (bytes != 0) machine().submit(where, {nullptr, {dst, src, bytes}, {}});
   }
+  void orderAfter(int, void* stream, void* earlier) override {
+    auto& where = machine().checkStream(stream, "orderAfter");
+    machine().orderAfter(where, machine().checkStream(earlier, "orderAfter"));
+  }
   void fill(void* dst, int value, std::size_t bytes) override {
     checkCopy(dst, dst, bytes, "fill");
     hostStep();
@@ -97,6 +102,12 @@ class SimRuntime final : public Runtime {
   void destroyStream(void* stream) noexcept override { machine().destroyStream(stream); }
   void synchronize(void* stream, std::chrono::nanoseconds limit) override { machine().synchronize(stream, limit); }
   bool idle(void* stream) override { return machine().idle(stream); }
+  bool synchronizeDevice(int device) override {
+    machine().checkDevice(device, "synchronizeDevice");
+    for (auto* const stream : machine().streamsOf(device)) machine().synchronize(stream, environment().timeout);
+    return true;
+  }
+  bool capturing(void*) override { return false; }  // there are no graphs
 
  private:
   static Machine& machine() { return Machine::instance(); }

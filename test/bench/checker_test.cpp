@@ -15,7 +15,7 @@ namespace {
 
 template <class T>
 Expected exactly(std::vector<T> const& values) {
-  Expected expected{elementTypeOf<T>(), std::vector<std::byte>(values.size() * sizeof(T)), {}};
+  Expected expected{dataTypeOf<T>(), std::vector<std::byte>(values.size() * sizeof(T)), {}};
   std::memcpy(expected.block.data(), values.data(), expected.block.size());
   return expected;
 }
@@ -51,16 +51,16 @@ TEST_CASE("every corrupted element is counted once") {
 }
 
 TEST_CASE("an element that moved by one place is seen") {
-  auto const block = checkedBlock(ElementType::bfloat16, Operation::sum, 3, 0, 4099);
-  Expected const expected{ElementType::bfloat16, block, {}};
+  auto const block = checkedBlock(DataType::bfloat16, ReduceOp::sum, 3, 0, 4099);
+  Expected const expected{DataType::bfloat16, block, {}};
   CHECK(countWrong(block, 0, expected) == 0);
   CHECK(countWrong(block, 1, expected) > 3000);
 }
 
 TEST_CASE("a result that was never written is wrong") {
-  for (auto type : elementTypes) {
-    CAPTURE(name(type));
-    auto const expected = expectedBlock(type, Operation::sum, 11, 4, 1000);
+  for (auto type : dataTypes) {
+    CAPTURE(nameOf(type));
+    auto const expected = expectedBlock(type, ReduceOp::sum, 11, 4, 1000);
     std::vector<std::byte> const poison(expected.block.size(), std::byte{poisonByte});
     CHECK(countWrong(poison, 0, expected) > 900);
   }
@@ -78,6 +78,37 @@ TEST_CASE("slack allows a difference up to its size and never NaN") {
   CHECK(wrongIn<float>({1.0f, 1.25f, 0.75f, 1.1f}, expected) == 0);
   CHECK(wrongIn<float>({1.0f, 1.3f, 0.7f, 1.1f}, expected) == 2);
   CHECK(wrongIn<float>({1.0f, std::numeric_limits<float>::quiet_NaN(), 1.0f, -1.0f}, expected) == 2);
+}
+
+TEST_CASE("every slot of a buffer is compared with what belongs there") {
+  constexpr std::uint64_t slotCount = 301;
+  constexpr int ranks = 3;
+  auto const answers = answersFor(DataType::float32, ReduceOp::sum, 5, ranks, slotCount * ranks);
+  using Kind = Content::Kind;
+  std::vector<Content> const contents{{Kind::input, 2, 1}, {Kind::poison, 0, 0}, {Kind::reduced, 0, 2}, {}};
+  auto const slot = [&](Expected const& from, std::uint64_t index) {
+    auto const size = slotCount * 4;
+    return std::vector<std::byte>(from.block.begin() + static_cast<std::ptrdiff_t>(index * size),
+                                  from.block.begin() + static_cast<std::ptrdiff_t>((index + 1) * size));
+  };
+  auto buffer = slot(answers.inputs[2], 1);
+  std::vector<std::byte> const poison(slotCount * 4, std::byte{poisonByte});
+  for (auto const& part : {poison, slot(answers.reduced, 2), slot(answers.inputs[0], 0)}) {
+    buffer.insert(buffer.end(), part.begin(), part.end());
+  }
+  auto const wrong = [&](std::uint64_t first = 0) {
+    return countWrong(std::span(buffer).subspan(first * 4), first, contents, slotCount, answers, false);
+  };
+  CHECK(wrong() == 0);
+  CHECK(wrong(slotCount - 7) == 0);
+  for (std::uint64_t element : {std::uint64_t{0}, slotCount, 2 * slotCount + 1}) buffer[element * 4] ^= std::byte{1};
+  CHECK(wrong() == 3);
+  CHECK(wrong(1) == 2);
+  // Whose content nobody knows.
+  buffer.back() ^= std::byte{1};
+  CHECK(wrong() == 3);
+  auto const swapped = std::vector<Content>{contents[1], contents[0], contents[2], contents[3]};
+  CHECK(countWrong(buffer, 0, swapped, slotCount, answers, false) > 2 * slotCount - 5);
 }
 
 TEST_CASE("writes past the end are seen") {

@@ -8,6 +8,7 @@
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import tempfile
 import unittest
 
 BENCH = [argument.split("=", 1)[1] for argument in sys.argv if argument.startswith("--bench=")][0]
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 LIMIT = 100   # seconds that one run may take
 
 
@@ -35,13 +37,19 @@ def small(*arguments, **keywords):
 def rows(table):
     """The table's lines as lists of cells, without the heading."""
     lines = [line.split() for line in table.splitlines()]
-    first = next(i for i, cells in enumerate(lines) if cells[:2] == ["size", "type"])
+    first = next(i for i, cells in enumerate(lines) if cells[:3] == ["collective", "size", "type"])
     return lines[first + 1:]
 
 
-def algorithms():
+def algorithms(collective="allreduce"):
     """All names, as the program itself lists them."""
-    return run("--algorithm=?")[2].split("a list of ")[1].strip().split(", ")
+    return run("--device=sim", f"--collective={collective}", "--algorithm=?")[2].split("a list of ")[1].strip().split(", ")
+
+
+def collectives():
+    """Those that this program has kernels of."""
+    out = small("--collective=all", "--benchmark_list_tests")[1]
+    return list(dict.fromkeys(re.findall(r"^(\w+)/\w+/\w+/\w+/\d+", out, re.MULTILINE)))
 
 
 class BadArguments(unittest.TestCase):
@@ -56,7 +64,7 @@ class BadArguments(unittest.TestCase):
             self.assertIn(fragment, err)
 
     def test_unknown_names(self):
-        self.refused(["--collective=gather"], "--collective=gather", "allreduce")
+        self.refused(["--collective=gossip"], "--collective=gossip", "all, or a list of allreduce, allgather")
         self.refused(["--dtype=float17"], "--dtype=float17", "bfloat16", "float8_e5m2", "uint64")
         self.refused(["--op=sum,median"], "--op=median", "sum, prod, min, max, avg")
         self.refused(["--algorithm=ring"], "--algorithm=ring", "auto, all", "twoshot_memory")
@@ -75,11 +83,12 @@ class BadArguments(unittest.TestCase):
         self.refused(["--check=perhaps"], "--check=perhaps", "on, off")
 
     def test_combinations(self):
-        self.refused(["--dtype=int8", "--op=prod"], "--op=prod", "int8", "float32, bfloat16 and int32")
+        self.refused(["--dtype=int8", "--op=prod"], "--op=prod", "int8", "float32, bfloat16, int32")
         self.refused(["--dtype=float64", "--algorithm=oneshot_ll8"], "oneshot_ll8", "float64")
         self.refused(["--algorithm=oneshot_ll128", "--threads=16"], "--threads=16", "32")
         self.refused(["--min-bytes=2", "--dtype=float32"], "--min-bytes=2", "4 bytes")
         self.refused(["--peers=nccl"], "--peers=nccl")
+        self.refused(["--peers=nccl-symmetric"], "--peers=nccl-symmetric", "--device=cuda")
 
     def test_output(self):
         self.refused(["--output=results.csv"], "results.csv", ".json or .md")
@@ -106,7 +115,7 @@ class Results(unittest.TestCase):
         self.assertIn("seed: ", out)
         self.assertIn("nothing about a GPU", out)
         (cells,) = rows(out)
-        self.assertEqual(cells[:3], ["1K", "bfloat16", "sum"])
+        self.assertEqual(cells[:4], ["allreduce", "1K", "bfloat16", "sum"])
         self.assertEqual(cells[-1], "0")
         self.assertGreater(float(cells[-5]), 0)
 
@@ -120,11 +129,29 @@ class Results(unittest.TestCase):
                              "--min-bytes=1000", "--max-bytes=1000")
         self.assertEqual(status, 0)
         table = rows(out)
-        ran = {kind: [row[3] for row in table if row[1] == kind] for kind in ("float32", "uint64")}
+        ran = {kind: [row[4] for row in table if row[2] == kind] for kind in ("float32", "uint64")}
         self.assertEqual(ran["float32"], algorithms())
         # Packets of 4 bytes cannot carry elements of 8.
         self.assertEqual(ran["uint64"], [name for name in algorithms() if not name.endswith("_ll8")])
         self.assertEqual({row[-1] for row in table}, {"0"})
+
+    def test_every_collective(self):
+        self.assertIn("allreduce", collectives())
+        for arguments in (["--ranks=3"], ["--ranks=3", "--in-place"], ["--ranks=1"], ["--ranks=5", "--dtype=float64"]):
+            # Not a multiple of anything, so that parts begin at odd places.
+            status, out, err = run("--device=sim", "--collective=all", "--algorithm=all", "--min-bytes=1994", "--replays=1",
+                                   "--max-bytes=1994", *arguments)
+            self.assertEqual((status, err), (0, ""))
+            table = rows(out)
+            self.assertEqual({row[-1] for row in table}, {"0"})
+            ran = list(dict.fromkeys(row[0] for row in table))
+            self.assertEqual(ran, [name for name in collectives() if name != "alltoall" or "--in-place" not in arguments])
+
+    def test_collective_by_its_name(self):
+        for collective in collectives():
+            status, out, _ = small(f"--collective={collective}", "--ranks=2", "--algorithm=all")
+            self.assertEqual(status, 0)
+            self.assertEqual([row[4] for row in rows(out)], algorithms(collective))
 
     def test_types_and_operations(self):
         status, out, _ = small("--ranks=2", "--algorithm=twoshot_ll16", "--op=sum,prod,min,max,avg",
@@ -143,7 +170,7 @@ class Results(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn("in place", out)
         (cells,) = rows(out)
-        self.assertEqual(cells[4:7], ["3", "x", "96"])
+        self.assertEqual(cells[5:8], ["3", "x", "96"])
         self.assertEqual(cells[-1], "0")
 
     def test_unchecked_run_claims_nothing(self):
@@ -160,12 +187,17 @@ class Results(unittest.TestCase):
                 document = json.load(file)
             self.assertEqual([row["bytes"] for row in document["rows"]], [1024, 4096])
             self.assertEqual([row["wrong"] for row in document["rows"]], [0, 0])
+            self.assertEqual(document["context"]["device"], "simulated GPU")
+            self.assertIn("boot", document["context"])
             for row in document["rows"]:
                 self.assertEqual(row["name"], f"allreduce/{row['algorithm']}/bfloat16/sum/{row['bytes']}")
                 # 2 ranks: 2 (n - 1) / n is 1.
                 self.assertAlmostEqual(row["busbw_gbps"], row["algbw_gbps"])
                 self.assertAlmostEqual(row["algbw_gbps"], row["bytes"] / row["time_us"] * 1e-3)
                 self.assertLessEqual(row["time_us"], row["p99_us"])
+            table = subprocess.run([sys.executable, "-B", SCRIPTS / "bench_results.py", own], capture_output=True, text=True,
+                                   timeout=LIMIT, check=True).stdout
+            self.assertIn("### allreduce, bfloat16 sum, 2 ranks", table)
             with open(theirs, encoding="utf-8") as file:
                 document = json.load(file)
             self.assertIn("seed", document["context"])
@@ -175,13 +207,13 @@ class Results(unittest.TestCase):
             self.assertEqual(status, 0)
             with open(text, encoding="utf-8") as file:
                 lines = [line for line in file.read().splitlines() if line.startswith("|")]
-            self.assertIn("| 1K | bfloat16 | sum |", lines[-1])
+            self.assertIn("| allreduce | 1K | bfloat16 | sum |", lines[-1])
             self.assertEqual(len({line.count("|") for line in lines[-3:]}), 1)
 
     def test_filter_and_list(self):
         status, out, _ = small("--ranks=2", "--algorithm=all", "--benchmark_filter=/oneshot_ll(8|16)/")
         self.assertEqual(status, 0)
-        self.assertEqual([row[3] for row in rows(out)], ["oneshot_ll8", "oneshot_ll16"])
+        self.assertEqual([row[4] for row in rows(out)], ["oneshot_ll8", "oneshot_ll16"])
         status, out, _ = small("--ranks=2", "--algorithm=all", "--benchmark_list_tests")
         self.assertEqual(status, 0)
         self.assertEqual(re.findall(r"^allreduce/(\w+)/", out, re.MULTILINE), algorithms())

@@ -26,13 +26,21 @@ TEST_CASE("without flags everything is a default") {
   CHECK(!options.device);
   CHECK(!options.ranks);
   CHECK(options.algorithmChoice == AlgorithmChoice::automatic);
-  CHECK(options.types == std::vector{ElementType::bfloat16});
-  CHECK(options.operations == std::vector{Operation::sum});
+  CHECK(options.types == std::vector{DataType::bfloat16});
+  CHECK(options.operations == std::vector{ReduceOp::sum});
   CHECK(options.minBytes == 1024);
   CHECK(!options.maxBytes);
   CHECK(options.check);
   CHECK(!options.overlap);
   CHECK(!options.seed);
+  CHECK(options.collectives == std::vector{Collective::allReduce});
+  CHECK(options.peers.empty());
+}
+
+TEST_CASE("all collectives are those that can be timed") {
+  auto const options = parse({"--collective=all"});
+  CHECK(options.everyCollective);
+  CHECK(options.collectives == std::vector(timedCollectives.begin(), timedCollectives.end()));
 }
 
 TEST_CASE("flags are read in both notations and in any order") {
@@ -54,14 +62,14 @@ TEST_CASE("flags are read in both notations and in any order") {
                               "--overlap=on",
                               "--seed=5",
                               "--output=a.md",
-                              "--peers=nccl",
-                              "--collective=allreduce"});
+                              "--peers=nccl,nccl-symmetric",
+                              "--collective=alltoall,reduce"});
   CHECK(options.device == DeviceKind::sim);
   CHECK(options.ranks == 8);
   CHECK(options.algorithmChoice == AlgorithmChoice::named);
-  CHECK(options.algorithms == std::vector{AllReduceAlgorithm::twoShotLL16, AllReduceAlgorithm::oneShotMemory});
-  CHECK(options.operations == std::vector{Operation::max, Operation::avg});
-  CHECK(options.types == std::vector{ElementType::float8E4M3, ElementType::uint64});
+  CHECK(options.algorithms == std::vector<std::string>{"twoshot_ll16", "oneshot_memory"});
+  CHECK(options.operations == std::vector{ReduceOp::max, ReduceOp::avg});
+  CHECK(options.types == std::vector{DataType::float8E4M3, DataType::uint64});
   CHECK(options.minBytes == 512);
   CHECK(options.maxBytes == 2u << 20);
   CHECK(options.factor == 2);
@@ -74,7 +82,9 @@ TEST_CASE("flags are read in both notations and in any order") {
   CHECK(options.overlap == true);
   CHECK(options.seed == 5u);
   CHECK(options.output == "a.md");
-  CHECK(options.nccl);
+  CHECK(options.peers == std::vector{Contender::nccl, Contender::ncclSymmetric});
+  CHECK(options.collectives == std::vector{Collective::allToAll, Collective::reduce});
+  CHECK(!options.everyCollective);
 }
 
 TEST_CASE("flags of Google Benchmark are set aside") {
@@ -100,7 +110,11 @@ TEST_CASE("sizes have units and print as they are written") {
 
 TEST_CASE("what cannot be used is named together with what can") {
   CHECK(complaint({"--dtype=float31"}).find("--dtype=float31: allowed is float32, float64") == 0);
-  CHECK(complaint({"--algorithm=all,auto"}).find("--algorithm=all") == 0);
+  CHECK(complaint({"--collective=allreduce,barrier"}) ==
+        "--collective=barrier: allowed is all, or a list of allreduce, allgather, reducescatter, alltoall, broadcast, "
+        "reduce, gather, scatter");
+  CHECK(complaint({"--collective=all,reduce"}).find("--collective=all: allowed") == 0);
+  CHECK(complaint({"--peers=nccl,own"}) == "--peers=own: allowed is a list of nccl, nccl-symmetric");
   CHECK(complaint({"--op="}).find("--op") == 0);
   CHECK(complaint({"--overlap=yes"}) == "--overlap=yes: allowed is on, off");
   CHECK(complaint({"--ranks=73"}) == "--ranks=73: allowed is a whole number from 1 to 72");
@@ -109,10 +123,10 @@ TEST_CASE("what cannot be used is named together with what can") {
 }
 
 TEST_CASE("every type and operation has a name of its own that finds it") {
-  for (auto type : elementTypes) CHECK(elementTypeByName(name(type)) == type);
-  for (auto operation : operations) CHECK(operationByName(name(operation)) == operation);
-  CHECK(!elementTypeByName("float"));
-  CHECK(!operationByName(""));
-  CHECK(elementTypeOf<Float8E5M2>() == ElementType::float8E5M2);
-  CHECK(operationOf<Avg>() == Operation::avg);
+  for (auto type : dataTypes) CHECK(dataTypeByName(nameOf(type)) == type);
+  for (auto operation : reduceOps) CHECK(reduceOpByName(nameOf(operation)) == operation);
+  CHECK(!dataTypeByName("float"));
+  CHECK(!reduceOpByName(""));
+  CHECK(dataTypeOf<Float8E5M2>() == DataType::float8E5M2);
+  CHECK(reduceOpOf<Avg>() == ReduceOp::avg);
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "kernel_table.hpp"
+#include "mscclpp/collectives/kernel_table.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::bench;
@@ -14,16 +14,38 @@ using namespace mscclpp::bench;
 namespace {
 
 void nothing(KernelCall const&) {}
-void nothingForFour(KernelCall const&) {}
+layout::WorkspaceRequirement noWorkspace(std::uint32_t, std::uint32_t blocks, std::uint32_t) {
+  return {.blocks = blocks};
+}
+LaunchShape shapeOf16Bytes(std::uint32_t, std::uint64_t bytes, std::uint32_t maxBlocks) {
+  return {.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(1 + bytes / 2048, maxBlocks)), .threads = 128};
+}
 
-// The kernels that a build has, with none of their code.
+// The kernels of a build, for both machines and with none of their code; of the other collectives a few.
 void fillTable() {
   auto& table = KernelTable::instance();
+  auto const there = table.has(DeviceKind::sim) ? DeviceKind::sim : DeviceKind::cuda;
+  Kernel const plain{.start = &nothing, .requirement = &noWorkspace, .shape = &shapeOf16Bytes};
+  auto packets = plain;
+  packets.overlaps = true;
+  packets.needsWholeLines = true;
+  packets.minThreads = 32;
+  auto direct = plain;
+  direct.outputWindow = true;
+  direct.inPlace = false;
+  direct.maxThreads = 256;
   for (auto machine : {DeviceKind::sim, DeviceKind::cuda}) {
-    for (auto type : elementTypes) {
-      for (std::size_t i = 0; i < allReduceNames.size(); ++i) {
-        table.add(machine, type, Operation::sum, static_cast<AllReduceAlgorithm>(i), 0, &nothing);
+    for (auto type : dataTypes) {
+      for (auto const& name : table.algorithms(there, Collective::allReduce, type, ReduceOp::sum)) {
+        auto kernel = *table.find({there, Collective::allReduce, name, type, ReduceOp::sum});
+        kernel.start = &nothing;
+        table.add({machine, Collective::allReduce, name, type, ReduceOp::sum}, kernel);
       }
+      table.add({machine, Collective::reduceScatter, "test_ll128", type, ReduceOp::sum}, packets);
+    }
+    for (auto collective : {Collective::allGather, Collective::allToAll, Collective::scatter}) {
+      table.add({machine, collective, "test_ll128"}, packets);
+      table.add({machine, collective, "test_direct"}, direct);
     }
   }
 }
@@ -53,7 +75,13 @@ TEST_CASE("a size that is no multiple of the element is rounded down, and the na
 
 TEST_CASE("the automatic choice is the library's") {
   for (auto const& item : plan({"--max-bytes=64M"}, {.machine = DeviceKind::cuda, .ranks = 4})) {
-    CHECK(item.choice == chooseAllReduce(4, item.bytes(), 2, true));
+    auto const choice = chooseAllReduce(4, item.bytes(), 2, true);
+    // From 8 MiB on results go straight into the outputs, which the benchmark registers.
+    bool const direct = item.bytes() > std::uint64_t{8} << 20;
+    CHECK(item.algorithm() == (direct ? "twoshot_push_wide" : name(choice.algorithm)));
+    if (direct) continue;
+    CHECK(item.shape.blocks == choice.blocks);
+    CHECK(item.shape.threads == choice.threads);
   }
 }
 
@@ -63,7 +91,10 @@ TEST_CASE("all means every algorithm that the links and the type allow") {
     for (auto const& item : cases) result.insert(item.algorithm());
     return result;
   };
-  CHECK(names(plan({"--algorithm=all", "--max-bytes=1K"})).size() == allReduceNames.size());
+  CHECK(names(plan({"--algorithm=all", "--max-bytes=1K"})).size() ==
+        KernelTable::instance()
+            .algorithms(DeviceKind::sim, Collective::allReduce, DataType::bfloat16, ReduceOp::sum)
+            .size());
   auto const pcie = names(plan({"--algorithm=all", "--max-bytes=1K"}, {.ranks = 4, .wholeLines = false}));
   CHECK(pcie.count("oneshot_ll128") == 0);
   CHECK(pcie.count("twoshot_ll16") == 1);
@@ -71,57 +102,146 @@ TEST_CASE("all means every algorithm that the links and the type allow") {
   CHECK_THROWS_AS(plan({"--algorithm=twoshot_ll128"}, {.ranks = 4, .wholeLines = false}), UsageError);
 }
 
-TEST_CASE("NCCL comes before the cases that are compared with it, and out of place") {
-  auto const cases =
-      plan({"--peers=nccl", "--algorithm=all", "--max-bytes=4K", "--in-place"}, {.machine = DeviceKind::cuda});
+TEST_CASE("peers come before the cases that are compared with them, and out of place") {
+  auto const cases = plan({"--peers=nccl,nccl-symmetric", "--algorithm=all", "--max-bytes=4K", "--in-place"},
+                          {.machine = DeviceKind::cuda, .ranks = 4});
   std::string subject;
+  std::vector<std::string> peers;
   for (auto const& item : cases) {
-    if (item.subject() != subject) CHECK(item.nccl);
+    if (item.subject() != subject) CHECK(item.contender == Contender::nccl);
     subject = item.subject();
-    CHECK(item.inPlace == !item.nccl);
+    CHECK(item.inPlace == item.own());
+    if (!item.own()) peers.push_back(item.algorithm());
   }
-  CHECK(std::count_if(cases.begin(), cases.end(), [](Case const& item) { return item.nccl; }) == 2);
+  CHECK(peers == std::vector<std::string>{"nccl", "nccl-symmetric", "nccl", "nccl-symmetric"});
 }
 
-TEST_CASE("dependent launch is the default of packet algorithms only") {
+TEST_CASE("a size is that of the larger buffer, of which the ranks have equal parts") {
+  auto const cases = plan({"--collective=allgather,reducescatter,alltoall,scatter", "--min-bytes=1000",
+                           "--max-bytes=1000", "--dtype=float32"},
+                          {.ranks = 3});
+  REQUIRE(cases.size() == 4);
+  for (auto const& item : cases) {
+    CHECK(item.count == 83);
+    CHECK(item.slots == 3);
+    CHECK(item.bytes() == 996);
+    CHECK(item.slotBytes() == 332);
+  }
+  CHECK(cases[0].name() == "allgather/" + cases[0].algorithm() + "/float32/none/996");
+  CHECK(cases[1].name() == "reducescatter/" + cases[1].algorithm() + "/float32/sum/996");
+}
+
+TEST_CASE("collectives that move data have one kernel for all types and are run once for all operations") {
+  auto const cases = plan({"--collective=alltoall", "--dtype=float64,int8", "--op=sum,max",
+                           "--algorithm=test_ll128,test_direct", "--max-bytes=1K"});
+  REQUIRE(cases.size() == 4);
+  for (auto const& item : cases) {
+    CHECK(item.operation == ReduceOp::none);
+    REQUIRE(kernelOf(item, {.ranks = 4}) != nullptr);
+  }
+  CHECK(kernelOf(cases[1], {.ranks = 4})->outputWindow);
+}
+
+TEST_CASE("all collectives are those that have kernels and the form that is asked for") {
+  auto const of = [](std::vector<std::string> const& more) {
+    std::vector<std::string> arguments{"--collective=all", "--max-bytes=1K"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    std::set<Collective> result;
+    for (auto const& item : plan(arguments)) result.insert(item.collective);
+    return result;
+  };
+  using enum Collective;
+  auto const everything = of({});
+  for (auto collective : {allReduce, allGather, reduceScatter, allToAll, scatter})
+    CHECK(everything.contains(collective));
+  auto const inPlace = of({"--in-place"});
+  CHECK(!inPlace.contains(allToAll));
+  CHECK(inPlace.contains(allGather));
+  CHECK(of({"--algorithm=test_direct"}) == std::set{allGather, allToAll, scatter});
+}
+
+TEST_CASE("what cannot be planned is refused with what can be") {
+  auto const complaint = [](std::vector<std::string> const& arguments, WorldFacts const& facts = {.ranks = 4}) {
+    try {
+      plan(arguments, facts);
+    } catch (UsageError const& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(complaint({"--collective=alltoall", "--in-place"}) ==
+        "--in-place: alltoall has no such form; leave the flag out");
+  auto const unknown = complaint({"--collective=allgather", "--algorithm=oneshot_ll16,no_such"});
+  CHECK(unknown.find("--algorithm=oneshot_ll16: allowed is auto, all, or a list of ") == 0);
+  CHECK(unknown.find("test_direct") != std::string::npos);
+  CHECK(complaint({"--collective=scatter", "--min-bytes=6"}) ==
+        "--min-bytes=6 is less than one element of --dtype=bfloat16 for each of the 4 ranks of scatter, which takes 8 "
+        "bytes");
+  CHECK(complaint({"--min-bytes=2", "--dtype=float32"}) ==
+        "--min-bytes=2 is less than one element of --dtype=float32, which has 4 bytes");
+  CHECK(complaint({"--collective=reducescatter", "--op=prod", "--dtype=int8"}) ==
+        "--op=prod is not built for --dtype=int8; reducescatter has it for float32, bfloat16, int32");
+  CHECK(complaint({"--collective=allgather", "--algorithm=test_ll128", "--threads=16"}) ==
+        "--threads=16: test_ll128 needs at least 32");
+  CHECK(complaint({"--collective=allgather", "--algorithm=test_ll128"}, {.ranks = 4, .wholeLines = false})
+            .find("128-byte lines whole") != std::string::npos);
+}
+
+TEST_CASE("algorithms that a form or a number of threads does not suit are left out, or refused by name") {
+  auto const names = [](std::vector<std::string> const& more) {
+    std::vector<std::string> arguments{"--collective=scatter", "--algorithm=all", "--max-bytes=1K"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    std::set<std::string> result;
+    for (auto const& item : plan(arguments)) result.insert(item.algorithm());
+    return result;
+  };
+  CHECK(names({}).contains("test_direct"));
+  CHECK(!names({"--in-place"}).contains("test_direct"));
+  CHECK(names({"--in-place"}).contains("test_ll128"));
+  CHECK(!names({"--threads=512"}).contains("test_direct"));
+  CHECK(!names({"--threads=16"}).contains("test_ll128"));
+  CHECK_THROWS_WITH_AS(plan({"--collective=scatter", "--algorithm=test_direct", "--in-place"}),
+                       "--algorithm=test_direct: scatter cannot run it --in-place here", UsageError);
+  CHECK_THROWS_WITH_AS(plan({"--collective=scatter", "--algorithm=test_direct", "--threads=512"}),
+                       "--threads=512: test_direct takes at most 256", UsageError);
+}
+
+TEST_CASE("where lines may be torn the choice is one that does not mind") {
+  for (auto const& item : plan({"--collective=allgather,alltoall"}, {.ranks = 4, .wholeLines = false})) {
+    CAPTURE(item.name());
+    CHECK(!kernelOf(item, {.ranks = 4})->needsWholeLines);
+  }
+}
+
+TEST_CASE("dependent launch is the default, but for what is not one kernel") {
   for (auto const& item : plan({"--algorithm=all", "--max-bytes=1K"})) {
-    CHECK(item.overlap == (item.algorithm().find("memory") == std::string::npos));
+    CHECK(item.overlap == (item.algorithm() != "copy_engine"));
   }
   for (auto const& item : plan({"--algorithm=all", "--max-bytes=1K", "--overlap=on"})) CHECK(item.overlap);
 }
 
 TEST_CASE("operations that would leave the type are not timed") {
-  CHECK(maxOperations(ElementType::float16, Operation::sum, 4) == 27 / 2 - leadOperations);
-  CHECK(maxOperations(ElementType::float32, Operation::sum, 4) >= 100);
-  CHECK(maxOperations(ElementType::float32, Operation::sum, 72) >= 20);
-  CHECK(maxOperations(ElementType::float16, Operation::max, 4) > 1000000);
-  CHECK(maxOperations(ElementType::float16, Operation::sum, 1) > 1000000);
+  CHECK(maxOperations(Collective::allReduce, DataType::float16, ReduceOp::sum, 4) == 27 / 2 - leadOperations);
+  CHECK(maxOperations(Collective::allReduce, DataType::float32, ReduceOp::sum, 4) >= 100);
+  CHECK(maxOperations(Collective::allReduce, DataType::float32, ReduceOp::sum, 72) >= 20);
+  CHECK(maxOperations(Collective::allReduce, DataType::float16, ReduceOp::max, 4) > 1000000);
+  CHECK(maxOperations(Collective::allReduce, DataType::float16, ReduceOp::sum, 1) > 1000000);
+  CHECK(maxOperations(Collective::reduce, DataType::float16, ReduceOp::sum, 4) == 27 - 2 - leadOperations);
+  CHECK(maxOperations(Collective::reduceScatter, DataType::float16, ReduceOp::sum, 4) > 1000000);
+  CHECK(maxOperations(Collective::allGather, DataType::float16, ReduceOp::none, 4) > 1000000);
   auto const cases =
       plan({"--dtype=float16", "--ops-per-graph=500", "--max-bytes=1K"}, {.machine = DeviceKind::cuda, .ranks = 4});
-  CHECK(cases[0].operations == maxOperations(ElementType::float16, Operation::sum, 4));
+  CHECK(cases[0].operations == maxOperations(Collective::allReduce, DataType::float16, ReduceOp::sum, 4));
 }
 
 TEST_CASE("one workspace serves all cases") {
   auto const cases = plan({"--algorithm=all", "--max-bytes=1M"});
-  auto const total = requirementOf(cases, 4);
+  WorldFacts const facts{.ranks = 4};
+  auto const total = requirementOf(cases, facts);
   for (auto const& item : cases) {
-    auto const alone = requirementOf({item}, 4);
+    auto const alone = requirementOf({item}, facts);
     CHECK(merge(total, alone) == total);
-    CHECK(alone.blocks == item.choice.blocks);
+    // Copy engines deal their stage out over more blocks than they launch.
+    CHECK((item.algorithm() == "copy_engine" ? alone.blocks >= item.shape.blocks : alone.blocks == item.shape.blocks));
   }
-}
-
-TEST_CASE("a kernel for the very number of ranks is preferred") {
-  fillTable();
-  auto& table = KernelTable::instance();
-  table.add(DeviceKind::cuda, ElementType::float32, Operation::sum, AllReduceAlgorithm::oneShotLL16, 4,
-            &nothingForFour);
-  auto const find = [&](int ranks) {
-    return table.find(DeviceKind::cuda, ElementType::float32, Operation::sum, AllReduceAlgorithm::oneShotLL16, ranks);
-  };
-  CHECK((find(4) == &nothingForFour));
-  CHECK((find(3) == &nothing));
-  CHECK((table.find(DeviceKind::cuda, ElementType::float32, Operation::prod, AllReduceAlgorithm::oneShotLL16, 4) ==
-         nullptr));
-  CHECK(table.has(DeviceKind::cuda));
 }

@@ -10,9 +10,11 @@ namespace {
 
 Case sample() {
   Case item;
-  item.type = ElementType::bfloat16;
+  item.type = DataType::bfloat16;
   item.count = 524288;
-  item.choice = {AllReduceAlgorithm::twoShotLL128, 264, 128};
+  item.operation = ReduceOp::sum;
+  item.algorithmName = "twoshot_ll128";
+  item.shape = {.blocks = 264, .threads = 128};
   return item;
 }
 
@@ -31,22 +33,58 @@ TEST_CASE("quantiles are samples, by nearest rank") {
 }
 
 TEST_CASE("bandwidths follow from the median") {
-  auto const row = makeRow(sample(), {{10e-6, 30e-6, 10e-6}, 0}, 4, 15e-6);
+  auto const row = makeRow(sample(), {{10e-6, 30e-6, 10e-6}, 0}, 4, {{Contender::nccl, 15e-6}});
   CHECK(row.median == doctest::Approx(10e-6));
   CHECK(row.p99 == doctest::Approx(30e-6));
   CHECK(row.algorithmBandwidth == doctest::Approx(1048576 / 10e-6));
   CHECK(row.busBandwidth == doctest::Approx(1048576 / 10e-6 * 1.5));
-  REQUIRE(row.overNccl);
-  CHECK(*row.overNccl == doctest::Approx(1.5));
+  REQUIRE(row.over.contains(Contender::nccl));
+  CHECK(row.over.at(Contender::nccl) == doctest::Approx(1.5));
+}
+
+TEST_CASE("bus bandwidth is what a link carries at least") {
+  auto const factor = [](Collective collective) {
+    auto item = sample();
+    item.collective = collective;
+    auto const row = makeRow(item, {{1e-6}, 0}, 4, {});
+    return row.busBandwidth / row.algorithmBandwidth;
+  };
+  using enum Collective;
+  CHECK(factor(allReduce) == doctest::Approx(1.5));
+  for (auto collective : {allGather, reduceScatter, allToAll, gather, scatter}) {
+    CHECK(factor(collective) == doctest::Approx(0.75));
+  }
+  for (auto collective : {broadcast, reduce}) CHECK(factor(collective) == doctest::Approx(1));
+}
+
+TEST_CASE("a row is compared with the fastest peer, and a peer with none") {
+  std::map<Contender, double> const peers{{Contender::nccl, 30e-6}, {Contender::ncclSymmetric, 15e-6}};
+  auto const row = makeRow(sample(), {{10e-6}, 0}, 4, peers);
+  auto const best = bestPeer(row);
+  REQUIRE(best);
+  CHECK(best->first == Contender::ncclSymmetric);
+  CHECK(best->second == doctest::Approx(1.5));
+  auto peer = sample();
+  peer.contender = Contender::nccl;
+  CHECK(!bestPeer(makeRow(peer, {{30e-6}, 0}, 4, peers)));
+  Report report;
+  report.sitting = {{"device", "a GPU"}, {"boot", "1234"}};
+  report.rows = {row, makeRow(peer, {{30e-6}, 0}, 4, peers)};
+  auto const json = report.json();
+  for (auto part : {"\"best_peer\": \"nccl-symmetric\"", "\"vs_best\": 1.5", "\"nccl\": 3.0", "\"peer\": \"nccl\"",
+                    "\"device\": \"a GPU\"", "\"boot\": \"1234\""}) {
+    CAPTURE(part);
+    CHECK(contains(json, part));
+  }
 }
 
 TEST_CASE("lines lie under their titles, and the comparison is shown only where there is one") {
   Report report;
   report.facts = {{"seed", "5"}};
-  report.rows.push_back(makeRow(sample(), {{10e-6}, 7}, 4, 20e-6));
+  report.rows.push_back(makeRow(sample(), {{10e-6}, 7}, 4, {{Contender::nccl, 20e-6}}));
   auto const heading = report.heading();
   CHECK(contains(heading, "seed: 5\n"));
-  CHECK(!contains(heading, "vs nccl"));
+  CHECK(!contains(heading, "vs best"));
   auto const titles = heading.substr(heading.rfind('\n', heading.size() - 2) + 1);
   auto const line = report.line(report.rows[0]);
   CHECK(line.size() == titles.size());
@@ -54,8 +92,8 @@ TEST_CASE("lines lie under their titles, and the comparison is shown only where 
   CHECK(line.find("twoshot_ll128") == titles.find("algorithm"));
   CHECK(contains(line, "264 x 128"));
   CHECK(contains(line, " 7\n"));
-  report.nccl = true;
-  CHECK(contains(report.heading(), "vs nccl"));
+  report.peers = true;
+  CHECK(contains(report.heading(), "vs best"));
   CHECK(contains(report.line(report.rows[0]), "2.00\n"));
 }
 
@@ -78,5 +116,6 @@ TEST_CASE("Markdown has a cell for every column") {
   Report report;
   report.rows.push_back(makeRow(sample(), {{1e-6}, 0}, 4, {}));
   auto const text = report.markdown();
-  CHECK(contains(text, "| 1M | bfloat16 | sum | twoshot_ll128 | 264 x 128 | 1.00 | 1.00 | 1048.58 | 1572.86 | 0 |\n"));
+  CHECK(contains(
+      text, "| allreduce | 1M | bfloat16 | sum | twoshot_ll128 | 264 x 128 | 1.00 | 1.00 | 1048.58 | 1572.86 | 0 |\n"));
 }

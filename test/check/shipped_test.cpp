@@ -6,42 +6,13 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <type_traits>
 
-#include "check/explore_ranks.hpp"
+#include "check/sweep.hpp"
 
 using namespace check_test;
-
-namespace {
-
-int schedules() {
-  auto const* const text = std::getenv("MSCCLPP_CHECK_SCHEDULES");
-  return text == nullptr ? 4 : std::max(1, std::atoi(text));
-}
-
-// Half of the schedules at random, half by random priorities; `variant` changes from one to the next.
-void sweep(int ranks, std::function<void(Rank&, std::uint64_t variant)> const& body) {
-  CAPTURE(ranks);
-  // A machine is begun anew for each exploration, so those are not too short.
-  int const together = std::max(1, schedules() / 50);
-  for (int first = 0, variant = 1; first < schedules(); first += together, ++variant) {
-    CAPTURE(variant);
-    sim::ExploreOptions const options{
-        .strategy = variant % 2 == 1 ? sim::Strategy::random : sim::Strategy::pct,
-        .schedules = std::min(together, schedules() - first),
-        .seed = 1 + static_cast<std::uint64_t>(first),
-    };
-    auto const result = exploreRanks(
-        {ranks, {}}, [&](Rank& rank) { body(rank, static_cast<std::uint64_t>(variant)); }, options);
-    REQUIRE_MESSAGE(result.ok(), sim::toText(result));
-    CHECK(result.schedules == static_cast<std::uint64_t>(options.schedules));
-  }
-}
-
-}  // namespace
 
 TEST_CASE_TEMPLATE_DEFINE("all-reduce", A, everyAllReduce) {
   constexpr auto algorithm = A::value;

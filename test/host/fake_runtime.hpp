@@ -100,6 +100,9 @@ class FakeRuntime final : public Runtime {
     if (!idle(stream)) throw Error(ErrorCode::timeout, "fake stream is busy");
   }
   bool idle(void*) override { return !wishes.streamsBusy; }
+  bool synchronizeDevice(int) override { return !wishes.streamsBusy; }
+  bool capturing(void*) override { return false; }
+  void orderAfter(int, void*, void*) override {}
 
  private:
   struct Block {

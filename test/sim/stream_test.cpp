@@ -51,6 +51,41 @@ TEST_CASE("streams of one device do not wait for each other") {
   });
 }
 
+TEST_CASE("a stream runs after what another holds now, and not after what comes later") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    sim::run({.ranks = 1, .seed = seed, .preemption = 0.3}, [](sim::RankContext&) {
+      DeviceArray<std::uint32_t> words(0, 3);
+      Stream main, side;
+      auto* p = words.data();
+      main.launch({.threads = 1}, [p] {
+        for (int i = 0; i < 5; ++i) (void)load<Order::relaxed, Scope::device>(p + 2);
+        store<Order::relaxed, Scope::device>(p, 7u);
+      });
+      machine().orderAfter(0, side.get(), main.get());
+      // Held until the side stream has run: it does not wait for this one.
+      main.launch({.threads = 1}, [p] { waitUntil(p + 2, 1); });
+      machine().copyAsync(p + 1, p, 4, side.get());
+      side.launch({.threads = 1}, [p] { store<Order::release, Scope::device>(p + 2, 1u); });
+      machine().orderAfter(0, main.get(), side.get());
+      main.synchronize();
+      CHECK(machine().idle(side.get()));
+      CHECK(words[1] == 7);
+    });
+  }
+}
+
+TEST_CASE("who waits for a failed stream goes on") {
+  DeviceArray<std::uint32_t> words(0, 1);
+  Stream main, side;
+  auto* p = words.data();
+  main.launch({.threads = 1}, [] { arch::trap("on purpose"); });
+  machine().orderAfter(0, side.get(), main.get());
+  side.launch({.threads = 1}, [p] { store<Order::relaxed, Scope::device>(p, 1u); });
+  side.synchronize();
+  CHECK(words[0] == 1);
+  CHECK(contains(errorText([&] { main.synchronize(); }, ErrorCode::deviceError), "on purpose"));
+}
+
 TEST_CASE("a kernel launched with overlapPrevious begins early and waits where it says") {
   bool everEarly = false;
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {

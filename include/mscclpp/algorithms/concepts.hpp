@@ -56,6 +56,7 @@ concept Transport = TransportSession<typename T::template Session<GridGroup>, T:
   { T::slotsPerGroup } -> std::convertible_to<unsigned>;
   { T::unroll } -> std::convertible_to<unsigned>;
   { T::batch } -> std::convertible_to<unsigned>;
+  { T::signals } -> std::convertible_to<bool>;
   { T::slotsFor(std::uint64_t{}) } -> std::same_as<std::uint64_t>;
 };
 

@@ -32,9 +32,11 @@ struct TilePartition {
     return roundStart + roundSlots() >= slots;
   }
   // This block's tile in the round that starts at slot `roundStart`.
-  MSCCLPP_HOST_DEVICE constexpr Tile at(std::uint64_t roundStart) const {
+  MSCCLPP_HOST_DEVICE constexpr Tile at(std::uint64_t roundStart) const { return at(roundStart, slots); }
+  // The same for one of several runs of slots that are dealt out together, the longest of which is `slots`.
+  MSCCLPP_HOST_DEVICE constexpr Tile at(std::uint64_t roundStart, std::uint64_t ofThem) const {
     std::uint64_t const first = roundStart + std::uint64_t{block} * tile;
-    auto const valid = first < slots ? static_cast<std::uint32_t>(minimum<std::uint64_t>(slots - first, tile)) : 0u;
+    auto const valid = first < ofThem ? static_cast<std::uint32_t>(minimum<std::uint64_t>(ofThem - first, tile)) : 0u;
     return {first, valid, valid < slotsPerGroup ? slotsPerGroup : valid};
   }
 };
@@ -44,4 +46,28 @@ MSCCLPP_HOST_DEVICE constexpr std::uint64_t shareSlots(std::uint64_t slots, std:
   return ceilDiv<std::uint64_t>(ceilDiv<std::uint64_t>(slots, ranks), group) * group;
 }
 
+inline namespace MSCCLPP_BACKEND {
+
+// Slots of a tile that one thread handles, and which of them take part. Threads from `threads` on handle none.
+template <unsigned Count>
+struct ThreadSlots {
+  std::uint32_t slot[Count];
+  bool active[Count];  // is exchanged
+  bool valid[Count];   // holds data
+};
+
+template <unsigned Count>
+MSCCLPP_DEVICE ThreadSlots<Count> threadSlots(std::uint32_t thread, std::uint32_t threads, Tile const& tile) {
+  ThreadSlots<Count> result;
+  MSCCLPP_UNROLL
+  for (unsigned i = 0; i < Count; ++i) {
+    auto const slot = i * threads + thread;
+    result.slot[i] = slot;
+    result.active[i] = thread < threads && slot < tile.exchanged;
+    result.valid[i] = thread < threads && slot < tile.valid;
+  }
+  return result;
+}
+
+}  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp

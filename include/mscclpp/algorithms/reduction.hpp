@@ -40,6 +40,16 @@ struct Reduction {
     return pack(convert<T>(values));
   }
 
+  // Takes in the contribution of `rank`; called for all ranks in their order.
+  template <class Values>
+  MSCCLPP_DEVICE static void combine(Values& totals, Values const& contribution, int rank) {
+    totals = rank == 0 ? contribution : map(totals, contribution, Op{});
+  }
+  template <class Values>
+  MSCCLPP_DEVICE static void finish(Values& totals, int ranks) {
+    totals = map(totals, [ranks](Acc total) { return Op{}.finish(total, ranks); });
+  }
+
   // The results of `Batch` payloads at `slots` of rows `firstRow`..: own[i] from this rank, the others' from `session`.
   template <unsigned Batch, class Session, unsigned Words>
   MSCCLPP_DEVICE static void fold(DeviceTeam const& team, Session const& session, unsigned firstRow,
@@ -66,15 +76,12 @@ struct Reduction {
         MSCCLPP_UNROLL
         for (unsigned i = 0; i < Batch; ++i) {
           int const peer = first + static_cast<int>(r);
-          auto const value = widen(peer == team.rank ? own[i] : values[r * Batch + i]);
-          totals[i] = peer == 0 ? value : map(totals[i], value, Op{});
+          combine(totals[i], widen(peer == team.rank ? own[i] : values[r * Batch + i]), peer);
         }
       }
     }
     MSCCLPP_UNROLL
-    for (unsigned i = 0; i < Batch; ++i) {
-      totals[i] = map(totals[i], [ranks](Acc total) { return Op{}.finish(total, ranks); });
-    }
+    for (unsigned i = 0; i < Batch; ++i) finish(totals[i], ranks);
   }
 
   // What goes into the output: the epilogue's answer for `values`, which begin at element `index`.
@@ -93,27 +100,6 @@ struct Reduction {
     }
   }
 };
-
-// Slots of a tile that one thread handles, and which of them take part. Threads from `threads` on handle none.
-template <unsigned Count>
-struct ThreadSlots {
-  std::uint32_t slot[Count];
-  bool active[Count];  // is exchanged
-  bool valid[Count];   // holds data
-};
-
-template <unsigned Count>
-MSCCLPP_DEVICE ThreadSlots<Count> threadSlots(std::uint32_t thread, std::uint32_t threads, Tile const& tile) {
-  ThreadSlots<Count> result;
-  MSCCLPP_UNROLL
-  for (unsigned i = 0; i < Count; ++i) {
-    auto const slot = i * threads + thread;
-    result.slot[i] = slot;
-    result.active[i] = thread < threads && slot < tile.exchanged;
-    result.valid[i] = thread < threads && slot < tile.valid;
-  }
-  return result;
-}
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp

@@ -7,12 +7,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/composition.hpp"
 
 namespace mscclpp {
 
@@ -28,19 +29,34 @@ enum class AllReduceAlgorithm : std::uint8_t {
   twoShotMemoryWide,  // twice the payloads a thread, for very large messages
 };
 
-inline constexpr std::array<std::string_view, 9> allReduceNames{
-    "oneshot_ll8",  "oneshot_ll16",  "oneshot_ll128",  "oneshot_memory",     "twoshot_ll8",
-    "twoshot_ll16", "twoshot_ll128", "twoshot_memory", "twoshot_memory_wide"};
+inline namespace MSCCLPP_BACKEND {
+
+// In the order of AllReduceAlgorithm.
+using AllReduceCompositions = CompositionList<Composition<"oneshot_ll8", OneShot, PacketTransport<LL8>>,
+                                              Composition<"oneshot_ll16", OneShot, PacketTransport<LL16>>,
+                                              Composition<"oneshot_ll128", OneShot, PacketTransport<LL128>>,
+                                              Composition<"oneshot_memory", OneShot, MemoryTransport<2>>,
+                                              Composition<"twoshot_ll8", TwoShot, PacketTransport<LL8>>,
+                                              Composition<"twoshot_ll16", TwoShot, PacketTransport<LL16>>,
+                                              Composition<"twoshot_ll128", TwoShot, PacketTransport<LL128>>,
+                                              Composition<"twoshot_memory", TwoShot, MemoryTransport<4>>,
+                                              Composition<"twoshot_memory_wide", TwoShot, MemoryTransport<8>>>;
+
+template <AllReduceAlgorithm A>
+using CompositionOf = AllReduceCompositions::At<static_cast<std::size_t>(A)>;
+
+}  // namespace MSCCLPP_BACKEND
+
+inline constexpr auto allReduceNames = AllReduceCompositions::names;
+static_assert(allReduceNames[static_cast<std::size_t>(AllReduceAlgorithm::twoShotMemoryWide)] == "twoshot_memory_wide");
 
 constexpr std::string_view name(AllReduceAlgorithm algorithm) {
   return allReduceNames[static_cast<std::size_t>(algorithm)];
 }
 
 constexpr std::optional<AllReduceAlgorithm> allReduceByName(std::string_view wanted) {
-  for (std::size_t i = 0; i < allReduceNames.size(); ++i) {
-    if (allReduceNames[i] == wanted) return static_cast<AllReduceAlgorithm>(i);
-  }
-  return std::nullopt;
+  auto const index = AllReduceCompositions::indexOf(wanted);
+  return index ? std::optional(static_cast<AllReduceAlgorithm>(*index)) : std::nullopt;
 }
 
 constexpr bool needsWholeLines(AllReduceAlgorithm algorithm) {
@@ -49,43 +65,12 @@ constexpr bool needsWholeLines(AllReduceAlgorithm algorithm) {
 
 inline namespace MSCCLPP_BACKEND {
 
-namespace impl {
-
-template <class S, class T>
-struct Composition {
-  using Schedule = S;
-  using Transport = T;
-};
-
-template <AllReduceAlgorithm A>
-struct CompositionOf;
-template <>
-struct CompositionOf<AllReduceAlgorithm::oneShotLL8> : Composition<OneShot, PacketTransport<LL8>> {};
-template <>
-struct CompositionOf<AllReduceAlgorithm::oneShotLL16> : Composition<OneShot, PacketTransport<LL16>> {};
-template <>
-struct CompositionOf<AllReduceAlgorithm::oneShotLL128> : Composition<OneShot, PacketTransport<LL128>> {};
-template <>
-struct CompositionOf<AllReduceAlgorithm::oneShotMemory> : Composition<OneShot, MemoryTransport<2>> {};
-template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotLL8> : Composition<TwoShot, PacketTransport<LL8>> {};
-template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotLL16> : Composition<TwoShot, PacketTransport<LL16>> {};
-template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotLL128> : Composition<TwoShot, PacketTransport<LL128>> {};
-template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotMemory> : Composition<TwoShot, MemoryTransport<4>> {};
-template <>
-struct CompositionOf<AllReduceAlgorithm::twoShotMemoryWide> : Composition<TwoShot, MemoryTransport<8>> {};
-
-}  // namespace impl
-
 template <AllReduceAlgorithm A, class Op, int Ranks = 0, class Acc = void>
 using AllReduceOf =
-    AllReduce<typename impl::CompositionOf<A>::Schedule, typename impl::CompositionOf<A>::Transport, Op, Ranks, Acc>;
+    AllReduce<typename CompositionOf<A>::Schedule, typename CompositionOf<A>::Transport, Op, Ranks, Acc>;
 
 template <AllReduceAlgorithm A>
-using TransportOf = typename impl::CompositionOf<A>::Transport;
+using TransportOf = typename CompositionOf<A>::Transport;
 
 // An element of `elementBytes` fits into one access of the algorithm's transport.
 template <AllReduceAlgorithm A>

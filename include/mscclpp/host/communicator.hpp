@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <typeindex>
+#include <typeinfo>
 #include <vector>
 
 #include "mscclpp/host/bootstrap.hpp"
@@ -62,11 +64,25 @@ class Communicator {
   // Waits for the stream (limit as in Stream), then checkReports().
   void synchronize(Stream const& stream, std::optional<std::chrono::nanoseconds> limit = {}) const;
 
+  // The one T of this communicator, made as T(communicator) by the first call and destroyed with the communicator.
+  // What a library above keeps for each communicator lives here.
+  template <class T>
+  T& attached() const {
+    return *static_cast<T*>(
+        attach(typeid(T), [](Communicator const& self) -> std::shared_ptr<void> { return std::make_shared<T>(self); }));
+  }
+
  private:
+  friend class Members;
   friend class Team;
+  friend class MemoryWindow;
   friend class MemoryDevice2DeviceSemaphore;
   struct Impl;
+  struct Attachments;
+  void* attach(std::type_index type, std::shared_ptr<void> (*make)(Communicator const&)) const;
+
   std::shared_ptr<Impl> impl_;
+  std::unique_ptr<Attachments> attachments_;  // destroyed first
 };
 
 }  // namespace mscclpp

@@ -36,6 +36,12 @@ inline constexpr std::array settings{
     Setting{"MSCCLPP_RANK", "", "Rank of this process, where no known launcher gives it."},
     Setting{"MSCCLPP_WORLD_SIZE", "", "Number of ranks, with MSCCLPP_RANK."},
     Setting{"MSCCLPP_LOCAL_RANK", "", "Rank among the processes of this host, with MSCCLPP_RANK; empty: the rank."},
+    Setting{"MSCCLPP_PROFILE", "",
+            "Tuned profiles, as files or folders with colons between them; empty: those that are installed."},
+    Setting{
+        "MSCCLPP_MODEL", "",
+        "Figures of GPUs for the cost model, as files with colons between them; those built in are used where it is "
+        "empty or names no such GPU."},
     Setting{"MSCCLPP_NVLS", "1", "0: never use NVLink multicast."},
     Setting{"NCCL_NVLS_ENABLE", "1", "0: never use NVLink multicast; the same switch as NCCL's."},
 };

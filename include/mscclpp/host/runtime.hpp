@@ -37,6 +37,7 @@ struct Allocation {
   void* base = nullptr;
   std::size_t bytes = 0;
   int device = 0;
+  std::uint64_t id = 0;  // that no other allocation of this process has or had; 0: the machine cannot tell
 };
 
 using IpcHandle = std::array<std::byte, 64>;
@@ -80,6 +81,14 @@ class Runtime {
   virtual void synchronize(void* stream, std::chrono::nanoseconds limit) = 0;
   // True when all work of the stream is done.
   virtual bool idle(void* stream) = 0;
+  // Returns true when all work of all streams of the device is done, false at once where that cannot be waited for now,
+  // because work of this process is being captured into a graph.
+  virtual bool synchronizeDevice(int device) = 0;
+  // Whether what is put into the stream now goes into a graph, to be run later and perhaps often.
+  virtual bool capturing(void* stream) = 0;
+  // What is put into `stream` from now on begins when what is in `earlier` now is done. Both are of `device`. Where
+  // `earlier` is captured into a graph, `stream` takes part in that from then on.
+  virtual void orderAfter(int device, void* stream, void* earlier) = 0;
 };
 
 // The machine of that kind; throws unsupported, with what is missing, where this program has none.

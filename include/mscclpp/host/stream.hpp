@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 
 #include "mscclpp/host/device.hpp"
@@ -27,6 +28,12 @@ class Stream {
   // for work that may take longer), deviceError where a kernel failed.
   void synchronize(std::optional<std::chrono::nanoseconds> limit = {}) const;
   bool idle() const;
+
+  // What is put into this stream from now on begins when what is in `earlier` now is done; both are of one device.
+  // Where `earlier` is captured into a CUDA graph, this stream takes part in that from then on.
+  void runAfter(Stream const& earlier) const;
+  // Copies within the device, or to or from what it maps of a peer, in stream order; returns at once.
+  void copy(void* dst, void const* src, std::size_t bytes) const;
 
  private:
   Stream(Device device, void* native, bool owned) noexcept : device_(device), native_(native), owned_(owned) {}

@@ -37,6 +37,10 @@ enum class Misuse : std::uint64_t {
   countMismatch = 7,   // the input has `expected` elements, the output `seen`
   alignment = 8,       // an address is `seen` bytes past a multiple of `expected`, the element's size
   tornLines = 9,       // LL128 on a team whose links do not deliver 128-byte lines whole
+  windowRange = 10,    // a view of symmetric memory: its window has `expected` bytes, the view ends at `seen`
+  windowTeam = 11,     // a window of `seen` ranks with a team of `expected`
+  root = 12,           // `seen` is no rank of a team of `expected`
+  unevenParts = 13,    // a buffer of `seen` elements does not hold `expected` parts of one count
 };
 
 // What a wait is for, in the terms of WaitReport.

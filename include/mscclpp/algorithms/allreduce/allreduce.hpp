@@ -10,8 +10,16 @@
 // `out` is written; a barrier over the blocks is the caller's if it reads others' parts. The input may be changed at
 // once. Calls may follow each other in one kernel, and with other collectives of the team.
 //
+// Without copies, where buffers lie in symmetric memory (device/symmetric_view.hpp):
+//
+//   AllReduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
+//   AllReduce<Pull, PeerMemory<2>, Sum>{team}(thisGrid(), SymmetricView<T>(...), SymmetricView<T>(...));
+//
+// Then on return the blocks have written `out`, and who reads others' parts meets them first; with Pull the same goes
+// for a change of the input.
+//
 // The epilogue runs in registers before the store, on every rank, on Vectors of the accumulator type; with TwoShot the
-// values were rounded to the element type on their way.
+// values were rounded to the element type on their way, and without copies it runs on one rank for each element.
 //
 // Template arguments: Ranks fixes the team's size (faster; 0 is any), Acc the type that sums are kept in.
 #pragma once
@@ -21,41 +29,86 @@
 
 #include "mscclpp/algorithms/allreduce/one_shot.hpp"
 #include "mscclpp/algorithms/allreduce/two_shot.hpp"
+#include "mscclpp/algorithms/allreduce/two_shot_push.hpp"
+#include "mscclpp/algorithms/requirements.hpp"
+#include "mscclpp/algorithms/schedule/pull.hpp"
 #include "mscclpp/algorithms/transport/memory_transport.hpp"
 #include "mscclpp/algorithms/transport/packet_transport.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-template <class Schedule, Transport Tr, class Op, int Ranks = 0, class Acc = void>
+template <class Schedule, class Tr, class Op, int Ranks = 0, class Acc = void>
 class AllReduce {
  public:
   MSCCLPP_DEVICE explicit AllReduce(DeviceTeam const& team) : team_(team) {}
 
   template <BlockSet B, class In, class T, class Epilogue = Identity>
-  MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out, Epilogue const& epilogue = {}) const {
-    static_assert(std::same_as<std::remove_const_t<In>, T>, "AllReduce: input and output have the same element type");
-    static_assert(Number<T>, "AllReduce: elements are float, double, Half, BFloat16, FP8 or integers of 8 to 64 bits");
-    static_assert(sizeof(T) <= Tr::granule,
-                  "AllReduce: elements of this type do not fit into a packet of this transport");
-    using A = std::conditional_t<std::is_void_v<Acc>, DefaultAccumulator<T>, Acc>;
-    require(Ranks == 0 || team_.size == Ranks, team_.watch, -1, std::uint64_t(layout::Misuse::teamSize),
-            static_cast<std::uint64_t>(Ranks), static_cast<std::uint64_t>(team_.size));
-    require(in.count == out.count, team_.watch, -1, std::uint64_t(layout::Misuse::countMismatch), in.count, out.count);
-    auto const astray =
-        (reinterpret_cast<std::uintptr_t>(in.data) | reinterpret_cast<std::uintptr_t>(out.data)) % sizeof(T);
-    require(astray == 0, team_.watch, -1, std::uint64_t(layout::Misuse::alignment), sizeof(T), astray);
-    Schedule::template run<Tr, Reduction<T, A, Op, Ranks>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out,
-                                                                  epilogue);
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+                                                        Epilogue const& epilogue = {}) const {
+    check(in, out);
+    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, epilogue);
+  }
+
+  // The output is symmetric, and peers store into it.
+  template <BlockSet B, class In, class T, class Epilogue = Identity>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, SymmetricView<T> const& out,
+                                                        Epilogue const& epilogue = {}) const {
+    out.check(team_.watch, team_.size);
+    check(in, out.own());
+    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, epilogue);
+  }
+
+  // Both are symmetric: peers read the input and store into the output.
+  template <BlockSet B, class T, class Epilogue = Identity>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, SymmetricView<T> const& in,
+                                                              SymmetricView<T> const& out,
+                                                              Epilogue const& epilogue = {}) const {
+    in.check(team_.watch, team_.size);
+    out.check(team_.watch, team_.size);
+    check(in.own(), out.own());
+    auto const share = shareOf<T>(in.count(), static_cast<unsigned>(team_.size), static_cast<unsigned>(team_.rank));
+    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, share}, epilogue);
   }
 
   // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
                                                             std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, Schedule::rows(ranks));
+    if constexpr (Transport<Tr>) {
+      return Tr::requirement(blocks, threads, Schedule::rows(ranks));
+    } else {
+      return Tr::requirement(blocks, threads, 0);
+    }
   }
 
  private:
+  template <class T>
+  using ReductionOf = Reduction<T, std::conditional_t<std::is_void_v<Acc>, DefaultAccumulator<T>, Acc>, Op, Ranks>;
+
+  // This rank's share of everybody's input goes to everybody.
+  template <class T>
+  struct Pulled {
+    using Element = T;
+    SymmetricView<T> const& in;
+    SymmetricView<T> const& out;
+    Share share;
+
+    MSCCLPP_DEVICE View<T const> source(int rank) const { return {in.at(rank) + share.first, share.count}; }
+    MSCCLPP_DEVICE T* target(int rank) const { return out.at(rank) + share.first; }
+    MSCCLPP_DEVICE std::uint64_t firstElement() const { return share.first; }
+  };
+
+  template <class In, class T>
+  MSCCLPP_DEVICE void check(View<In> in, View<T> out) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "AllReduce: input and output have the same element type");
+    static_assert(Number<T>, "AllReduce: elements are float, double, Half, BFloat16, FP8 or integers of 8 to 64 bits");
+    static_assert(sizeof(T) <= Tr::granule,
+                  "AllReduce: elements of this type do not fit into a packet of this transport");
+    requireTeamSize(team_, Ranks);
+    requireSameCount(team_, in.count, out.count);
+    requireAligned<T>(team_, in.data, out.data);
+  }
+
   DeviceTeam const& team_;
 };
 

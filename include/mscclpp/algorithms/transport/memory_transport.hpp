@@ -23,6 +23,7 @@ struct MemoryTransport {
   static constexpr unsigned granule = 16;
   static constexpr unsigned slotsPerGroup = 1;
   static constexpr unsigned unroll = Unroll;
+  static constexpr bool signals = true;  // exchange() tells that stores before it have arrived, wherever
   static constexpr unsigned batch = Unroll % 2 == 0 ? 2 : 1;  // payloads folded together; bounded by registers
 
   template <class U>

@@ -20,6 +20,7 @@ template <PacketFormat P, unsigned Unroll = 1>
 struct PacketTransport : P {
   using Format = P;
   static constexpr unsigned unroll = Unroll;
+  static constexpr bool signals = false;
   static constexpr unsigned batch = Unroll;  // payloads folded together
 
   // For the host: with this much each block takes a whole tile in one round.

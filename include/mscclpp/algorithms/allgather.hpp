@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// All-gather: everybody's `out` ends with the inputs of all ranks, by rank.
+//
+//   AllGather<OneExchange, PacketTransport<LL128>>{team}(thisGrid(), View{x, n}, View{y, n * ranks});
+//   AllGather<Push, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(window, offset, n * ranks));
+//
+// Called by all threads of the given blocks, on every rank, with the same blocks and type. Any count and alignment;
+// `in` may be this rank's part of `out`, and otherwise does not overlap it. Parts of different counts are told by
+// VariableParts, the same on all ranks. With OneExchange each thread has written its own slots of `out` on return, with
+// Push the blocks have; who reads others' parts meets them first. The input may be changed at once.
+#pragma once
+
+#include <type_traits>
+
+#include "mscclpp/algorithms/requirements.hpp"
+#include "mscclpp/algorithms/schedule/one_exchange.hpp"
+#include "mscclpp/algorithms/schedule/plans.hpp"
+#include "mscclpp/algorithms/schedule/push.hpp"
+#include "mscclpp/device/symmetric_view.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+template <class Schedule, class Tr, int Ranks = 0>
+class AllGather {
+ public:
+  MSCCLPP_DEVICE explicit AllGather(DeviceTeam const& team) : team_(team) {}
+
+  template <BlockSet B, class In, class T>
+  MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out) const {
+    requireSameCount(team_, in.count * static_cast<std::size_t>(team_.size), out.count);
+    (*this)(blocks, in, out.data, EqualParts{in.count});
+  }
+
+  template <BlockSet B, class In, class T, Parts P>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, P const& parts) const {
+    check(in, out, parts);
+    Schedule::template moveParts<Tr, Ranks>(team_, blocks, GatherToAllPlan<T, P>{{in.data, in.count}, out, parts});
+  }
+
+  template <BlockSet B, class In, class T>
+  MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, SymmetricView<T> const& out) const {
+    requireSameCount(team_, in.count * static_cast<std::size_t>(team_.size), out.count());
+    (*this)(blocks, in, out, EqualParts{in.count});
+  }
+
+  template <BlockSet B, class In, class T, Parts P>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, SymmetricView<T> const& out,
+                                                              P const& parts) const {
+    out.check(team_.watch, team_.size);
+    check(in, out.at(team_.rank), parts);
+    Schedule::template run<Tr, Ranks>(
+        team_, blocks, Pushed<T>{{in.data, in.count}, out, static_cast<std::uint64_t>(parts.offset(team_.rank))});
+  }
+
+  // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
+                                                            std::uint32_t threads) {
+    return Tr::requirement(blocks, threads, ranks);
+  }
+
+ private:
+  template <class T>
+  struct Pushed {
+    using Element = T;
+    static constexpr bool sameToAll = true;
+    View<T const> in;
+    SymmetricView<T> const& out;
+    std::uint64_t offset;
+
+    MSCCLPP_DEVICE View<T const> send(int) const { return in; }
+    MSCCLPP_DEVICE T* target(int peer) const { return out.at(peer) + offset; }
+  };
+
+  template <class In, class T, class P>
+  MSCCLPP_DEVICE void check(View<In> in, T* out, P const& parts) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "AllGather: input and output have the same element type");
+    requireTeamSize(team_, Ranks);
+    requireSameCount(team_, in.count, parts.count(team_.rank));
+    requireAligned<T>(team_, in.data, out);
+  }
+
+  DeviceTeam const& team_;
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

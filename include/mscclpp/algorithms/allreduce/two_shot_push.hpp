@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// All-reduce in two steps, the second without a copy: each rank reduces one share, as in TwoShot, and stores the result
+// straight into everybody's output, which lies in symmetric memory.
+//
+// 2(n-1)/n of the message leaves each rank, as stores only; one meeting a round and one at the end. For the largest
+// messages. The epilogue runs once for each element, on the rank that reduces it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "mscclpp/algorithms/schedule/one_exchange.hpp"
+#include "mscclpp/algorithms/schedule/shares.hpp"
+#include "mscclpp/device/symmetric_view.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+namespace impl {
+
+// Each rank reduces one share of everybody's input and stores it into all ranks' outputs.
+template <class T>
+struct SharePlan {
+  using Element = T;
+  static constexpr bool equal = false;
+  static constexpr bool sameToAll = false;
+  // A peer's output is free once its first contribution has come: it has begun this collective then.
+  static constexpr bool remote = true;
+  View<T const> in;
+  SymmetricView<T> const& out;
+  int rank;
+  int ranks;
+
+  MSCCLPP_DEVICE Share share(int ofRank) const {
+    return shareOf<T>(in.count, static_cast<unsigned>(ranks), static_cast<unsigned>(ofRank));
+  }
+  MSCCLPP_DEVICE std::size_t largest() const { return share(0).count; }
+  MSCCLPP_DEVICE View<T const> send(int peer) const {
+    auto const part = share(peer);
+    return {in.data + part.first, part.count};
+  }
+  MSCCLPP_DEVICE View<T const> own() const { return send(rank); }
+  MSCCLPP_DEVICE int results() const { return ranks; }
+  MSCCLPP_DEVICE View<T> result(int ofRank) const {
+    auto const part = share(rank);
+    return {out.at(ofRank) + part.first, part.count};
+  }
+  MSCCLPP_DEVICE std::uint64_t firstElement() const { return share(rank).first; }
+};
+
+}  // namespace impl
+
+struct TwoShotPush {
+  static constexpr std::string_view name = "twoshot_push";
+  // Rows of the workspace: one per source.
+  MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return ranks; }
+
+  template <class Tr, class R, int Ranks, BlockSet B, class T, class Epilogue>
+  MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, View<T const> in, SymmetricView<T> const& out,
+                                 Epilogue const& epilogue) {
+    int const ranks = Ranks != 0 ? Ranks : team.size;
+    OneExchange::template reduceParts<Tr, R, Ranks>(team, blocks, impl::SharePlan<T>{in, out, team.rank, ranks},
+                                                    epilogue);
+  }
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The compositions of every collective that are compiled into programs which choose among them at run time, with names,
+// and the launch that suits each. A kernel of your own may use any other.
+//
+//   ll8 ll16 ll128        one exchange of packets
+//   memory memory_wide    one exchange through the stage, with more or fewer payloads a thread
+//   push push_bulk        straight into the peers' outputs, which are symmetric, by stores or bulk copies
+//   pull pull_wide        straight from the peers' inputs, which are symmetric
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "mscclpp/algorithms/composition.hpp"
+#include "mscclpp/algorithms/kernels.hpp"
+#include "mscclpp/layout/launch_shape.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+// All-gather, all-to-all, broadcast, gather, scatter.
+using MoveCompositions = CompositionList<
+    Composition<"ll8", OneExchange, PacketTransport<LL8>>, Composition<"ll16", OneExchange, PacketTransport<LL16>>,
+    Composition<"ll128", OneExchange, PacketTransport<LL128>>, Composition<"memory", OneExchange, MemoryTransport<4>>,
+    Composition<"push", Push, PeerMemory<4>>, Composition<"push_bulk", Push, BulkMemory<>>>;
+
+// Reduce-scatter and reduce.
+using ReduceCompositions = CompositionList<
+    Composition<"ll8", OneExchange, PacketTransport<LL8>>, Composition<"ll16", OneExchange, PacketTransport<LL16>>,
+    Composition<"ll128", OneExchange, PacketTransport<LL128>>, Composition<"memory", OneExchange, MemoryTransport<4>>,
+    Composition<"memory_wide", OneExchange, MemoryTransport<8>>, Composition<"pull", Pull, PeerMemory<1>>,
+    Composition<"pull_wide", Pull, PeerMemory<2>>>;
+
+// All-reduce without copies; those with copies are in tuning.hpp.
+using AllReduceDirectCompositions =
+    CompositionList<Composition<"twoshot_push", TwoShotPush, MemoryTransport<4>>,
+                    Composition<"twoshot_push_wide", TwoShotPush, MemoryTransport<8>>,
+                    Composition<"pull", Pull, PeerMemory<1>>, Composition<"pull_wide", Pull, PeerMemory<2>>>;
+
+namespace impl {
+
+// Bytes that a thread moves at a time, threads of a block, and how many blocks are of use.
+template <class Tr>
+struct LaunchHabit;
+template <PacketFormat P, unsigned Unroll>
+struct LaunchHabit<PacketTransport<P, Unroll>> {
+  static constexpr std::uint64_t perThread = std::uint64_t{P::slotsPerGroup == 8 ? 15u : P::granule} * Unroll;
+  static constexpr std::uint32_t threads = 128;
+  static constexpr std::uint32_t largestThreads = 256;
+  static constexpr std::uint32_t largestBlocks = 288;
+};
+// Unlike packets, waiting for a signal keeps a multiprocessor busy, so a second wave of blocks costs as much as the
+// first: no more than are resident together on 132 multiprocessors.
+template <unsigned Unroll>
+struct LaunchHabit<MemoryTransport<Unroll>> {
+  static constexpr std::uint64_t perThread = 16 * Unroll;
+  static constexpr std::uint32_t threads = 256;
+  static constexpr std::uint32_t largestThreads = 256;
+  static constexpr std::uint32_t largestBlocks = 264;
+};
+template <unsigned Unroll>
+struct LaunchHabit<PeerMemory<Unroll>> {
+  static constexpr std::uint64_t perThread = 16 * Unroll;
+  static constexpr std::uint32_t threads = 256;
+  static constexpr std::uint32_t largestThreads = 512;
+  static constexpr std::uint32_t largestBlocks = 132;
+};
+// One thread of a block works; the others help with ragged ends.
+template <unsigned Chunk, unsigned Stages>
+struct LaunchHabit<BulkMemory<Chunk, Stages>> {
+  static constexpr std::uint64_t perThread = Chunk / 32;
+  static constexpr std::uint32_t threads = 32;
+  static constexpr std::uint32_t largestThreads = 32;
+  static constexpr std::uint32_t largestBlocks = 32;
+};
+
+template <class Tr>
+inline constexpr std::size_t sharedBytesOf = 0;
+template <DirectTransport Tr>
+inline constexpr std::size_t sharedBytesOf<Tr> = Tr::sharedBytes;
+
+}  // namespace impl
+
+// The launch for parts of `bytes` each: one turn a thread while the grid lasts, in blocks as small as that allows.
+template <class Tr>
+constexpr LaunchShape shapeFor(std::uint64_t bytes, std::uint32_t maxBlocks) {
+  using Habit = impl::LaunchHabit<Tr>;
+  maxBlocks = std::min(maxBlocks, Habit::largestBlocks);
+  auto const needed = std::max<std::uint64_t>(1, (bytes + Habit::perThread - 1) / Habit::perThread);
+  // A block smaller than usual, where one is enough: it starts sooner.
+  auto threads = needed < Habit::threads ? static_cast<std::uint32_t>((needed + 31) / 32 * 32) : Habit::threads;
+  while (threads < Habit::largestThreads && needed > std::uint64_t{threads} * maxBlocks) threads *= 2;
+  auto const blocks = std::min<std::uint64_t>((needed + threads - 1) / threads, maxBlocks);
+  return {.blocks = static_cast<unsigned>(blocks), .threads = threads, .dynamicShared = impl::sharedBytesOf<Tr>};
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reduce-scatter: `out` of rank r ends with the reduction of part r of all ranks' inputs.
+//
+//   ReduceScatter<OneExchange, PacketTransport<LL128>, Sum>{team}(thisGrid(), View{x, n * ranks}, View{y, n});
+//   ReduceScatter<Pull, PeerMemory<2>, Sum>{team}(thisGrid(), SymmetricView<T>(window, offset, n * ranks), View{y, n});
+//
+// Called by all threads of the given blocks, on every rank, with the same blocks and type. Any count and alignment;
+// `out` may be this rank's part of `in`, and otherwise does not overlap it. Contributions are combined in rank order,
+// whatever the schedule. Parts of different counts are told by VariableParts, the same on all ranks. The epilogue runs
+// in registers before the store, on Vectors of the accumulator type. With Pull the input may be changed only when the
+// blocks have met; with OneExchange at once.
+#pragma once
+
+#include <type_traits>
+
+#include "mscclpp/algorithms/requirements.hpp"
+#include "mscclpp/algorithms/schedule/one_exchange.hpp"
+#include "mscclpp/algorithms/schedule/plans.hpp"
+#include "mscclpp/algorithms/schedule/pull.hpp"
+#include "mscclpp/device/symmetric_view.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+template <class Schedule, class Tr, class Op, int Ranks = 0, class Acc = void>
+class ReduceScatter {
+ public:
+  MSCCLPP_DEVICE explicit ReduceScatter(DeviceTeam const& team) : team_(team) {}
+
+  template <BlockSet B, class In, class T, class Epilogue = Identity>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+                                                        Epilogue const& epilogue = {}) const {
+    requireSameCount(team_, in.count, out.count * static_cast<std::size_t>(team_.size));
+    (*this)(blocks, in.data, EqualParts{out.count}, out.data, epilogue);
+  }
+
+  template <BlockSet B, class In, class T, Parts P, class Epilogue = Identity>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& parts, T* out,
+                                                        Epilogue const& epilogue = {}) const {
+    check(in, out);
+    Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(
+        team_, blocks, ReduceScatterPlan<T, P>{in, out, parts, team_.rank}, epilogue);
+  }
+
+  template <BlockSet B, class T, class Epilogue = Identity>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, SymmetricView<T> const& in, View<T> out,
+                                                              Epilogue const& epilogue = {}) const {
+    in.check(team_.watch, team_.size);
+    requireSameCount(team_, in.count(), out.count * static_cast<std::size_t>(team_.size));
+    check(in.at(team_.rank), out.data);
+    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, team_.rank}, epilogue);
+  }
+
+  // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
+                                                            std::uint32_t threads) {
+    return Tr::requirement(blocks, threads, ranks);
+  }
+
+ private:
+  template <class T>
+  using ReductionOf = Reduction<T, std::conditional_t<std::is_void_v<Acc>, DefaultAccumulator<T>, Acc>, Op, Ranks>;
+
+  template <class T>
+  struct Pulled {
+    using Element = T;
+    SymmetricView<T> const& in;
+    View<T> out;
+    int rank;
+
+    MSCCLPP_DEVICE View<T const> source(int ofRank) const {
+      return {in.at(ofRank) + static_cast<std::size_t>(rank) * out.count, out.count};
+    }
+    MSCCLPP_DEVICE T* target(int ofRank) const { return ofRank == rank ? out.data : nullptr; }
+    MSCCLPP_DEVICE std::uint64_t firstElement() const { return 0; }
+  };
+
+  template <class In, class T>
+  MSCCLPP_DEVICE void check(In* in, T* out) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>,
+                  "ReduceScatter: input and output have the same element type");
+    static_assert(fitsTransport<T, Tr>, "ReduceScatter: elements of this type do not fit into a packet, or are none");
+    requireTeamSize(team_, Ranks);
+    requireAligned<T>(team_, in, out);
+  }
+
+  DeviceTeam const& team_;
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

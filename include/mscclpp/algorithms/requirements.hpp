@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What every collective checks before it begins: a launch that cannot work is refused with a report, and nothing hangs.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/device/number.hpp"
+#include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/team.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+// `compiledFor`: ranks that the collective is compiled for, 0 for any.
+MSCCLPP_DEVICE void requireTeamSize(DeviceTeam const& team, int compiledFor) {
+  require(compiledFor == 0 || team.size == compiledFor, team.watch, -1, std::uint64_t(layout::Misuse::teamSize),
+          static_cast<std::uint64_t>(compiledFor), static_cast<std::uint64_t>(team.size));
+}
+
+MSCCLPP_DEVICE void requireSameCount(DeviceTeam const& team, std::uint64_t in, std::uint64_t out) {
+  require(in == out, team.watch, -1, std::uint64_t(layout::Misuse::countMismatch), in, out);
+}
+
+// Both buffers lie at multiples of their elements' size.
+template <class T>
+MSCCLPP_DEVICE void requireAligned(DeviceTeam const& team, T const* in, T const* out) {
+  auto const astray = (reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out)) % sizeof(T);
+  require(astray == 0, team.watch, -1, std::uint64_t(layout::Misuse::alignment), sizeof(T), astray);
+}
+
+MSCCLPP_DEVICE void requireRoot(DeviceTeam const& team, int root) {
+  require(root >= 0 && root < team.size, team.watch, -1, std::uint64_t(layout::Misuse::root),
+          static_cast<std::uint64_t>(team.size), static_cast<std::uint64_t>(static_cast<std::int64_t>(root)));
+}
+
+// A buffer of one part per rank, all of one count.
+MSCCLPP_DEVICE void requireWholeParts(DeviceTeam const& team, std::uint64_t count) {
+  auto const left = count % static_cast<unsigned>(team.size);
+  require(left == 0, team.watch, -1, std::uint64_t(layout::Misuse::unevenParts), static_cast<std::uint64_t>(team.size),
+          count);
+}
+
+// For static_assert's: an element that a transport cannot carry, or that is no number.
+template <class T, class Tr>
+inline constexpr bool fitsTransport = Number<T> && sizeof(T) <= Tr::granule;
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Collectives with a root, in one exchange.
+//
+//   Broadcast  the root's `in` becomes everybody's `out`
+//   Scatter    part p of the root's `in` becomes `out` of rank p
+//   Gather     `in` of rank r becomes part r of the root's `out`
+//   Reduce     everybody's `in`, combined in rank order, becomes the root's `out`
+//
+//   Broadcast<OneExchange, PacketTransport<LL16>>{team}(thisGrid(), View{x, n}, View{y, n}, root);
+//   Broadcast<Push, PeerMemory<>>{team}(thisGrid(), SymmetricView<T>(in...), SymmetricView<T>(out...), root);
+//
+// Called by all threads of the given blocks, on every rank, with the same blocks, type, counts and root. A buffer that
+// a rank neither gives nor gets (`in` of others than a broadcast's or scatter's root, `out` of others than a gather's
+// or reduce's) is not touched and may be null. `in` and `out` may be the same for Broadcast and Reduce, and the own
+// part for Scatter and Gather; but a symmetric output of Scatter is no part of the input. Any count and alignment.
+//
+// With Push every rank but the root reads its share of the root's input and stores it to all, so that no link carries
+// more than the message once. With Pull every rank reduces its share and stores it to the root.
+#pragma once
+
+#include <type_traits>
+
+#include "mscclpp/algorithms/requirements.hpp"
+#include "mscclpp/algorithms/schedule/one_exchange.hpp"
+#include "mscclpp/algorithms/schedule/plans.hpp"
+#include "mscclpp/algorithms/schedule/pull.hpp"
+#include "mscclpp/algorithms/schedule/push.hpp"
+#include "mscclpp/algorithms/schedule/shares.hpp"
+#include "mscclpp/device/symmetric_view.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+template <class Schedule, class Tr, int Ranks = 0>
+class Broadcast {
+ public:
+  MSCCLPP_DEVICE explicit Broadcast(DeviceTeam const& team) : team_(team) {}
+
+  template <BlockSet B, class In, class T>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out, int root) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "Broadcast: input and output have the same element type");
+    requireTeamSize(team_, Ranks);
+    requireRoot(team_, root);
+    requireSameCount(team_, in.count, out.count);
+    requireAligned<T>(team_, in.data, out.data);
+    Schedule::template moveParts<Tr, Ranks>(
+        team_, blocks, BroadcastPlan<T>{{in.data, in.count}, {out.data, out.count}, team_.rank, root});
+  }
+
+  template <BlockSet B, class T>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, SymmetricView<T> const& in,
+                                                              SymmetricView<T> const& out, int root) const {
+    requireTeamSize(team_, Ranks);
+    requireRoot(team_, root);
+    in.check(team_.watch, team_.size);
+    out.check(team_.watch, team_.size);
+    requireSameCount(team_, in.count(), out.count());
+    requireAligned<T>(team_, in.at(team_.rank), out.at(team_.rank));
+    auto const relays = team_.size > 1 ? static_cast<unsigned>(team_.size - 1) : 1u;
+    auto const place = static_cast<unsigned>((team_.rank - root - 1 + team_.size) % team_.size);
+    auto const share = place < relays ? shareOf<T>(in.count(), relays, place) : Share{0, 0};
+    Schedule::template run<Tr, Ranks>(team_, blocks, Relayed<T>{in, out, share, root});
+  }
+
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
+                                                            std::uint32_t threads) {
+    return Tr::requirement(blocks, threads, ranks);
+  }
+
+ private:
+  // The rank's share of the root's input, to everybody.
+  template <class T>
+  struct Relayed {
+    using Element = T;
+    static constexpr bool sameToAll = true;
+    SymmetricView<T> const& in;
+    SymmetricView<T> const& out;
+    Share share;
+    int root;
+
+    MSCCLPP_DEVICE View<T const> send(int) const { return {in.at(root) + share.first, share.count}; }
+    MSCCLPP_DEVICE T* target(int peer) const {
+      // In place the root has it all.
+      bool const there = peer == root && in.at(root) == out.at(root);
+      return there ? nullptr : out.at(peer) + share.first;
+    }
+  };
+
+  DeviceTeam const& team_;
+};
+
+template <class Schedule, class Tr, int Ranks = 0>
+class Scatter {
+ public:
+  MSCCLPP_DEVICE explicit Scatter(DeviceTeam const& team) : team_(team) {}
+
+  // `out` tells the count of each part.
+  template <BlockSet B, class In, class T>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, View<T> out, int root) const {
+    (*this)(blocks, in, EqualParts{out.count}, out, root);
+  }
+
+  template <BlockSet B, class In, class T, Parts P>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& parts, View<T> out,
+                                                        int root) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "Scatter: input and output have the same element type");
+    requireTeamSize(team_, Ranks);
+    requireRoot(team_, root);
+    requireAligned<T>(team_, in, out.data);
+    requireSameCount(team_, parts.count(team_.rank), out.count);
+    Schedule::template moveParts<Tr, Ranks>(team_, blocks,
+                                            ScatterPlan<T, P>{in, {out.data, out.count}, parts, team_.rank, root});
+  }
+
+  template <BlockSet B, class In, class T>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, SymmetricView<T> const& out,
+                                                              int root) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "Scatter: input and output have the same element type");
+    requireTeamSize(team_, Ranks);
+    requireRoot(team_, root);
+    out.check(team_.watch, team_.size);
+    requireAligned<T>(team_, in, out.at(team_.rank));
+    Schedule::template run<Tr, Ranks>(team_, blocks, Pushed<T>{in, out, team_.rank == root});
+  }
+
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
+                                                            std::uint32_t threads) {
+    return Tr::requirement(blocks, threads, ranks);
+  }
+
+ private:
+  template <class T>
+  struct Pushed {
+    using Element = T;
+    static constexpr bool sameToAll = false;
+    T const* in;
+    SymmetricView<T> const& out;
+    bool sends;
+
+    MSCCLPP_DEVICE View<T const> send(int peer) const {
+      if (!sends) return {out.at(peer), 0};
+      return {in + static_cast<std::size_t>(peer) * out.count(), out.count()};
+    }
+    MSCCLPP_DEVICE T* target(int peer) const { return out.at(peer); }
+  };
+
+  DeviceTeam const& team_;
+};
+
+template <class Schedule, class Tr, int Ranks = 0>
+class Gather {
+ public:
+  MSCCLPP_DEVICE explicit Gather(DeviceTeam const& team) : team_(team) {}
+
+  // `in` tells the count of each part.
+  template <BlockSet B, class In, class T>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, int root) const {
+    (*this)(blocks, in, out, EqualParts{in.count}, root);
+  }
+
+  template <BlockSet B, class In, class T, Parts P>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, P const& parts,
+                                                        int root) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "Gather: input and output have the same element type");
+    requireTeamSize(team_, Ranks);
+    requireRoot(team_, root);
+    requireAligned<T>(team_, in.data, out);
+    requireSameCount(team_, in.count, parts.count(team_.rank));
+    Schedule::template moveParts<Tr, Ranks>(team_, blocks,
+                                            GatherPlan<T, P>{{in.data, in.count}, out, parts, team_.rank, root});
+  }
+
+  template <BlockSet B, class In, class T>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, SymmetricView<T> const& out,
+                                                              int root) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "Gather: input and output have the same element type");
+    requireTeamSize(team_, Ranks);
+    requireRoot(team_, root);
+    out.check(team_.watch, team_.size);
+    requireSameCount(team_, in.count * static_cast<std::size_t>(team_.size), out.count());
+    requireAligned<T>(team_, in.data, out.at(team_.rank));
+    Schedule::template run<Tr, Ranks>(team_, blocks, Pushed<T>{{in.data, in.count}, out, team_.rank, root});
+  }
+
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
+                                                            std::uint32_t threads) {
+    return Tr::requirement(blocks, threads, ranks);
+  }
+
+ private:
+  template <class T>
+  struct Pushed {
+    using Element = T;
+    static constexpr bool sameToAll = false;
+    View<T const> in;
+    SymmetricView<T> const& out;
+    int rank;
+    int root;
+
+    MSCCLPP_DEVICE View<T const> send(int peer) const { return {in.data, peer == root ? in.count : 0}; }
+    MSCCLPP_DEVICE T* target(int peer) const { return out.at(peer) + static_cast<std::size_t>(rank) * in.count; }
+  };
+
+  DeviceTeam const& team_;
+};
+
+template <class Schedule, class Tr, class Op, int Ranks = 0, class Acc = void>
+class Reduce {
+ public:
+  MSCCLPP_DEVICE explicit Reduce(DeviceTeam const& team) : team_(team) {}
+
+  template <BlockSet B, class In, class T, class Epilogue = Identity>
+  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, int root,
+                                                        Epilogue const& epilogue = {}) const {
+    check<In, T>(root);
+    requireAligned<T>(team_, in.data, out);
+    Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(
+        team_, blocks, ReduceToRootPlan<T>{{in.data, in.count}, out, team_.rank, root}, epilogue);
+  }
+
+  template <BlockSet B, class T, class Epilogue = Identity>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, SymmetricView<T> const& in,
+                                                              SymmetricView<T> const& out, int root,
+                                                              Epilogue const& epilogue = {}) const {
+    check<T, T>(root);
+    in.check(team_.watch, team_.size);
+    out.check(team_.watch, team_.size);
+    requireSameCount(team_, in.count(), out.count());
+    requireAligned<T>(team_, in.at(team_.rank), out.at(team_.rank));
+    auto const share = shareOf<T>(in.count(), static_cast<unsigned>(team_.size), static_cast<unsigned>(team_.rank));
+    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, share, root}, epilogue);
+  }
+
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
+                                                            std::uint32_t threads) {
+    return Tr::requirement(blocks, threads, ranks);
+  }
+
+ private:
+  template <class T>
+  using ReductionOf = Reduction<T, std::conditional_t<std::is_void_v<Acc>, DefaultAccumulator<T>, Acc>, Op, Ranks>;
+
+  template <class T>
+  struct Pulled {
+    using Element = T;
+    SymmetricView<T> const& in;
+    SymmetricView<T> const& out;
+    Share share;
+    int root;
+
+    MSCCLPP_DEVICE View<T const> source(int rank) const { return {in.at(rank) + share.first, share.count}; }
+    MSCCLPP_DEVICE T* target(int rank) const { return rank == root ? out.at(rank) + share.first : nullptr; }
+    MSCCLPP_DEVICE std::uint64_t firstElement() const { return share.first; }
+  };
+
+  template <class In, class T>
+  MSCCLPP_DEVICE void check(int root) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "Reduce: input and output have the same element type");
+    static_assert(fitsTransport<T, Tr>, "Reduce: elements of this type do not fit into a packet, or are none");
+    requireTeamSize(team_, Ranks);
+    requireRoot(team_, root);
+  }
+
+  DeviceTeam const& team_;
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Algorithms by collective and name, and the choice between them.
+//
+//   auto algorithms = AlgorithmCollection::defaults();
+//   algorithms.execute(Collective::allReduce, communicator, stream, {.in = x, .out = y, ...});    chosen
+//   algorithms.at(Collective::allReduce, "twoshot_ll128")->execute(...);                          named
+//
+// The choice asks, in this order, the user's selector, the tuned profile, and the library's own rule; each may have
+// none (selection.hpp).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mscclpp/collectives/algorithm.hpp"
+#include "mscclpp/collectives/selection.hpp"
+
+namespace mscclpp {
+
+class TunedProfile;
+
+class AlgorithmCollection {
+ public:
+  // Everything that this build has, also under the names that MSCCL++ gives to what is the same.
+  static AlgorithmCollection defaults();
+
+  // Takes the place of one of the same collective and name. Throws invalidUsage for a null pointer.
+  void add(std::shared_ptr<Algorithm const> algorithm);
+  // A second name; throws invalidUsage where `name` is not there.
+  void addAlias(Collective collective, std::string alias, std::string_view name);
+
+  // Null where there is none.
+  std::shared_ptr<Algorithm const> find(Collective collective, std::string_view name) const;
+  // Throws invalidUsage that lists what there is.
+  std::shared_ptr<Algorithm const> at(Collective collective, std::string_view name) const;
+  // Without aliases, in the order of addition.
+  std::vector<std::shared_ptr<Algorithm const>> const& algorithms() const noexcept { return algorithms_; }
+  std::vector<std::string> names(Collective collective) const;
+
+  // Empty: none. A choice that names no algorithm of this collection, or one that refuses the call, is an error.
+  void setSelector(Selector selector) { selector_ = std::move(selector); }
+  // Null: none. Choices of it that are not here or refuse the call are passed over.
+  void setProfile(std::shared_ptr<TunedProfile const> profile) { profile_ = std::move(profile); }
+
+  // Collective at the first call with the communicator. Throws unsupported, with each algorithm's reason, where none
+  // can do it.
+  Selection choose(Collective collective, Communicator const& communicator, CollectiveCall const& call) const;
+  void execute(Collective collective, Communicator const& communicator, Stream const& stream,
+               CollectiveCall const& call) const;
+
+ private:
+  std::vector<std::shared_ptr<Algorithm const>> algorithms_;
+  std::map<std::pair<Collective, std::string>, std::shared_ptr<Algorithm const>, std::less<>> byName_;
+  Selector selector_;
+  std::shared_ptr<TunedProfile const> profile_;
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The compiled kernels of the library, by machine, collective, algorithm, type, operation and rank count, with what the
+// host must know to launch one.
+//
+// Each source in src/collectives/device/ is compiled once for every machine of the build and enters its kernels, so
+// everything above is plain C++ and does not know which machines there are. Collectives that only move data have one
+// kernel for all types, entered as DataType::uint8 and ReduceOp::none. A program may add kernels of its own.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mscclpp/collectives/collective.hpp"
+#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/host/stream.hpp"
+#include "mscclpp/layout/launch_shape.hpp"
+#include "mscclpp/layout/team_handle.hpp"
+#include "mscclpp/layout/window_handle.hpp"
+
+namespace mscclpp {
+
+struct KernelCall {
+  Stream const& stream;
+  layout::TeamHandle const& team;
+  void const* in = nullptr;
+  void* out = nullptr;
+  // Elements of the smaller of the two buffers: all-gather's and gather's input, reduce-scatter's and scatter's output,
+  // the part for one rank of all-to-all, else the whole buffer.
+  std::size_t count = 0;
+  int root = 0;
+  // Null where the buffer is not registered with the team; else the window that holds it, and where in it.
+  layout::WindowHandle const* inWindow = nullptr;
+  layout::WindowHandle const* outWindow = nullptr;
+  std::uint64_t inOffset = 0;
+  std::uint64_t outOffset = 0;
+  LaunchShape shape{};
+  // As many as the kernel asks for, of the same device, that no other call uses meanwhile.
+  Stream const* sideStreams = nullptr;
+};
+
+struct KernelKey {
+  DeviceKind machine = DeviceKind::cuda;
+  Collective collective = Collective::allReduce;
+  std::string algorithm;
+  DataType type = DataType::uint8;
+  ReduceOp op = ReduceOp::none;
+  int ranks = 0;  // the team size that the kernel is compiled for, 0 for any
+
+  friend auto operator<=>(KernelKey const&, KernelKey const&) = default;
+};
+
+struct Kernel {
+  void (*start)(KernelCall const&) = nullptr;
+  // The workspace with which a launch of that shape takes the fewest rounds.
+  layout::WorkspaceRequirement (*requirement)(std::uint32_t ranks, std::uint32_t blocks,
+                                              std::uint32_t threads) = nullptr;
+  // The launch for `bytes` of the smaller buffer (KernelCall::count, in bytes), with at most so many blocks.
+  LaunchShape (*shape)(std::uint32_t ranks, std::uint64_t bytes, std::uint32_t maxBlocks) = nullptr;
+  bool needsWholeLines = false;  // runs only where all links deliver 128-byte lines whole, in blocks of a warp or more
+  bool inputWindow = false;      // reads the peers' input: their buffers must be registered
+  bool outputWindow = false;     // writes the peers' output
+  bool inPlace = true;           // input and output may be one buffer, in the collective's own way
+  bool packets = false;          // data comes with its flags
+  bool copyEngines = false;      // moves data by copies of the host's, which pays for large messages
+  bool overlaps = false;         // may be launched while the kernel ahead still runs, and waits for it itself
+  unsigned minThreads = 1;       // per block
+  unsigned maxThreads = 512;
+  unsigned sideStreams = 0;  // beside that of the call, for work that goes on meanwhile
+};
+
+class KernelTable {
+ public:
+  // Holds the kernels of this build.
+  static KernelTable& instance();
+
+  // Replaces a kernel of the same key. From any thread, not while another one uses what find() returned for the key.
+  void add(KernelKey key, Kernel const& kernel);
+
+  // The kernel for exactly key.ranks, else the one for any number; null where there is none. Stays valid.
+  Kernel const* find(KernelKey key) const;
+  bool has(DeviceKind machine) const;
+  // Names of the algorithms of a collective, for any machine, type and operation.
+  std::vector<std::string> algorithms(Collective collective) const;
+  // Names of the algorithms that are there for this type and operation, in the order in which they were first added.
+  std::vector<std::string> algorithms(DeviceKind machine, Collective collective, DataType type, ReduceOp op) const;
+
+ private:
+  KernelTable();
+
+  mutable std::mutex mutex_;
+  std::map<KernelKey, Kernel> kernels_;
+  std::vector<std::string> names_;  // in order of addition
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Memory of the same size on several ranks, mapped by all of them: what collectives without copies work in.
+//
+//   MemoryWindow window(communicator, buffer.data(), buffer.bytes());
+//   launch(stream, shape, Kernel{}, ..., window.deviceHandle());      // SymmetricView in the kernel
+//
+// Making one is collective over its ranks, which all give memory of one size. The memory stays its owner's, and
+// outlives the window; destroy that only when the kernels of all ranks that use it have ended.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/memory.hpp"
+#include "mscclpp/layout/window_handle.hpp"
+
+namespace mscclpp {
+
+class MemoryWindow {
+ public:
+  // `ranks`: of the communicator, in the same order on each; a rank's place is its rank in the window, as in a Team.
+  // Empty: all. Throws invalidUsage on every member where sizes or ranks differ.
+  MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks = {});
+
+  layout::WindowHandle const& deviceHandle() const noexcept { return handle_; }
+  std::byte* data() const noexcept { return handle_.bases[handle_.rank]; }
+  std::size_t size() const noexcept { return handle_.bytes; }
+  // Whether [pointer, pointer + bytes) lies in the own memory.
+  bool contains(void const* pointer, std::size_t bytes) const noexcept;
+
+ private:
+  std::vector<RegisteredMemory> mapped_;
+  std::shared_ptr<void> keepAlive_;
+  layout::WindowHandle handle_{};
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Every collective but all-reduce over every transport: counts, alignments, roots, rank counts, in place.
+#include <string>
+#include <vector>
+
+#include "support/collective.hpp"
+
+using namespace mscclpp_test;
+
+namespace {
+
+std::vector<std::size_t> const raggedCounts{1, 0, 7, 8, 61, 479, 1000};
+
+template <template <class, class, int> class C, class S, class Tr>
+void moves(bool rooted) {
+  checkCollective<C<S, Tr, 0>>({.counts = raggedCounts});
+  checkCollective<C<S, Tr, 4>>({.counts = {16, 4096, 1}, .overlap = true, .root = rooted ? 2 : 0, .seed = 2});
+  // The own part of a scatter's input lies elsewhere on every rank, so it can be no symmetric output.
+  if constexpr (!std::same_as<C<S, Tr, 0>, Scatter<Push, Tr, 0>>) {
+    checkCollective<C<S, Tr, 0>>({.counts = {333, 64}, .inPlace = true, .root = rooted ? 3 : 0, .seed = 3});
+  }
+  // Blocks that end in the middle of a warp; buffers that are not aligned; wider elements.
+  checkCollective<C<S, Tr, 0>>({.counts = {1, 2000}, .threads = 100, .offset = 3, .seed = 4});
+  checkCollective<C<S, Tr, 0>, float>({.ranks = 3, .counts = {300, 5}, .root = rooted ? 1 : 0, .seed = 5});
+  // A workspace so small that it takes many rounds.
+  checkCollective<C<S, Tr, 0>>({.counts = {3000, 50, 3000}, .blocks = 2, .threads = 32, .regionBytes = 4096});
+  for (int ranks : {1, 2, 5, 8}) {
+    checkCollective<C<S, Tr, 0>>({.ranks = ranks, .counts = {257}, .root = rooted ? ranks - 1 : 0});
+  }
+}
+
+template <template <class, class, class, int, class> class C, class S, class Tr>
+void reduces(bool rooted) {
+  checkCollective<C<S, Tr, Sum, 0, void>, BFloat16>({.counts = raggedCounts});
+  checkCollective<C<S, Tr, Max, 4, void>, float>({.counts = {16, 4096, 1}, .overlap = true, .root = rooted ? 2 : 0});
+  checkCollective<C<S, Tr, Avg, 0, void>, float>({.counts = {333}, .inPlace = true, .root = rooted ? 3 : 0, .seed = 3});
+  checkCollective<C<S, Tr, Sum, 0, void>, Half>({.counts = {1, 900}, .threads = 100, .offset = 1, .seed = 4});
+  checkCollective<C<S, Tr, Sum, 0, void>, BFloat16>(
+      {.counts = {1500, 50, 1500}, .blocks = 2, .threads = 32, .regionBytes = 4096});
+  for (int ranks : {1, 2, 5, 8}) {
+    checkCollective<C<S, Tr, Sum, 0, void>, std::int32_t>(
+        {.ranks = ranks, .counts = {257}, .root = rooted ? ranks - 1 : 0});
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("one exchange moves", Tr, PacketTransport<LL8>, PacketTransport<LL16>, PacketTransport<LL128>,
+                   MemoryTransport<2>, MemoryTransport<4>) {
+  // LL8 carries elements of up to 4 bytes, as these are.
+  moves<AllGather, OneExchange, Tr>(false);
+  moves<AllToAll, OneExchange, Tr>(false);
+  moves<Broadcast, OneExchange, Tr>(true);
+  moves<Scatter, OneExchange, Tr>(true);
+  moves<Gather, OneExchange, Tr>(true);
+}
+
+TEST_CASE_TEMPLATE("one exchange reduces", Tr, PacketTransport<LL8>, PacketTransport<LL16>, PacketTransport<LL128>,
+                   MemoryTransport<2>) {
+  reduces<ReduceScatter, OneExchange, Tr>(false);
+  reduces<Reduce, OneExchange, Tr>(true);
+}
+
+using SmallBulk = BulkMemory<128, 3>;
+
+TEST_CASE_TEMPLATE("pushed into symmetric memory", Tr, PeerMemory<1>, PeerMemory<4>, SmallBulk) {
+  moves<AllGather, Push, Tr>(false);
+  moves<Broadcast, Push, Tr>(true);
+  moves<Scatter, Push, Tr>(true);
+  moves<Gather, Push, Tr>(true);
+}
+
+TEST_CASE_TEMPLATE("all-to-all pushed into symmetric memory", Tr, PeerMemory<1>, PeerMemory<4>, SmallBulk) {
+  checkCollective<AllToAll<Push, Tr>>({.counts = raggedCounts});
+  checkCollective<AllToAll<Push, Tr, 4>>({.counts = {16, 4096, 1}, .overlap = true, .seed = 2});
+  checkCollective<AllToAll<Push, Tr>>({.counts = {1, 2000}, .threads = 100, .offset = 3, .seed = 4});
+  for (int ranks : {1, 2, 5, 8}) checkCollective<AllToAll<Push, Tr>>({.ranks = ranks, .counts = {257}});
+}
+
+TEST_CASE_TEMPLATE("pulled from symmetric memory", Tr, PeerMemory<1>, PeerMemory<2>) {
+  reduces<AllReduce, Pull, Tr>(false);
+  reduces<ReduceScatter, Pull, Tr>(false);
+  reduces<Reduce, Pull, Tr>(true);
+}
+
+TEST_CASE_TEMPLATE("all-reduce pushes its results", Tr, MemoryTransport<2>, MemoryTransport<8>) {
+  reduces<AllReduce, TwoShotPush, Tr>(false);
+}
+
+#if !defined(__CUDACC__)
+TEST_CASE("72 ranks") {
+  CollectiveCase const rack{.ranks = 72, .counts = {33}, .blocks = 1, .threads = 32, .root = 50};
+  checkCollective<AllGather<OneExchange, PacketTransport<LL16>>>(rack);
+  checkCollective<AllToAll<OneExchange, PacketTransport<LL128>>>(rack);
+  checkCollective<ReduceScatter<OneExchange, PacketTransport<LL16>, Sum>, BFloat16>(rack);
+  checkCollective<Broadcast<Push, PeerMemory<>>>(rack);
+  checkCollective<Reduce<Pull, PeerMemory<1>, Sum>, float>(rack);
+  checkCollective<AllGather<Push, SmallBulk>>(rack);
+}
+#endif

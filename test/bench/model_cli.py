@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# mscclpp-model as a user runs it, and what mscclpp-bench does with its figures, on simulated GPUs.
+#
+#   model_cli.py --model=PATH --bench=PATH --results=FOLDER [unittest arguments...]
+"""Tests of the command mscclpp-model."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MODEL = ""
+BENCH = ""
+RESULTS = ""
+
+
+def run(program, *arguments, **variables):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MSCCLPP_")}
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100,
+                          env={**environment, **variables}, check=False)
+
+
+class Model(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="mscclpp-model-")
+        self.addCleanup(self.folder.cleanup)
+        self.results = os.path.join(RESULTS, "model_h200.json")
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def saved(self, document):
+        with open(self.path("model.json"), "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        return self.path("model.json")
+
+    def figures(self):
+        shown = run(MODEL, "show")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        return json.loads(shown.stdout)
+
+    def refused(self, expected, *arguments):
+        result = run(MODEL, *arguments)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn(expected, result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+
+    def test_the_committed_results_are_predicted(self):
+        result = run(MODEL, "check", self.results, f"--output={self.path('table.md')}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(self.path("table.md"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), result.stdout)
+        self.assertIn("| allgather | push | 4 | 1G | 132 x 512 |", result.stdout)
+
+    def test_a_model_that_is_far_off_fails(self):
+        figures = self.figures()
+        for name in ("store_gbps", "load_gbps", "copy_gbps"):
+            figures["parameters"][name] *= 1.5
+        figures["parameters"]["kernel_us"] *= 2
+        result = run(MODEL, f"--model={self.saved(figures)}", "check", self.results)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("the limit 15 %", result.stderr)
+        result = run(MODEL, f"--model={self.saved(figures)}", "check", self.results, "--limit=90")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_plan_lists_algorithms_by_size(self):
+        result = run(MODEL, "plan", "--ranks=8", "--collective=allgather", "--min-bytes=1K", "--max-bytes=1G")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in lines[1:]],
+                         ["1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M", "64M", "256M", "1G"])
+        self.assertTrue(lines[1].split()[1].startswith("ll"), lines[1])
+        self.assertEqual(lines[-1].split()[1], "copy_engine")
+        times = [float(line.split()[2].rstrip(",")) for line in lines[1:]]
+        self.assertEqual(times, sorted(times))
+
+    def test_bad_use_is_refused_in_one_line(self):
+        self.refused("A subcommand is required; see mscclpp-model --help")
+        self.refused("no figures of it are known", "--device=Nothing", "show")
+        self.refused("--collective=x: there is no such collective", "plan", "--collective=x")
+        self.refused("--min-bytes=x: allowed is a whole number of bytes", "plan", "--min-bytes=x")
+        self.refused("--min-bytes=2K is more than --max-bytes=1K", "plan", "--min-bytes=2K", "--max-bytes=1K")
+        self.refused("/nowhere.json: it cannot be read", "check", "/nowhere.json")
+        self.refused("no results of mscclpp-bench", "check", self.saved({"rows": []}))
+        self.refused("there is no \"version\"", f"--model={self.saved({})}", "show")
+        self.refused("--output=/nowhere/x.md: the file cannot be written", "check", self.results,
+                     "--output=/nowhere/x.md")
+
+    def test_measured_limits_plan_and_choose(self):
+        measured = run(BENCH, "--device=sim", "--ranks=3", f"--limits={self.path('sim.json')}")
+        self.assertEqual(measured.returncode, 0, measured.stderr)
+        with open(self.path("sim.json"), encoding="utf-8") as file:
+            figures = json.load(file)
+        self.assertEqual(figures["device"], "simulated GPU")
+        # The library chooses by the file: copies that cost nothing, then copies that cost a second.
+        for microseconds, expected in ((0, True), (1e6, False)):
+            for name in ("copy_us", "copy_call_us"):
+                figures["parameters"][name] = microseconds
+            figures["parameters"]["copy_gbps"] = 1000
+            figures["parameters"]["kernel_us"] = 1
+            figures["parameters"]["meeting_us"] = 1
+            result = run(BENCH, "--device=sim", "--ranks=3", "--collective=allgather", "--min-bytes=3K",
+                         "--max-bytes=3K", f"--output={self.path('r.json')}", MSCCLPP_MODEL=self.saved(figures))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            with open(self.path("r.json"), encoding="utf-8") as file:
+                row, = json.load(file)["rows"]
+            self.assertEqual(row["algorithm"] == "copy_engine", expected)
+
+    def test_a_model_that_cannot_be_read_ends_the_program_that_needs_it(self):
+        result = run(BENCH, "--device=sim", "--ranks=3", "--max-bytes=3K", "--min-bytes=3K", MSCCLPP_MODEL="/nowhere")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("MSCCLPP_MODEL names /nowhere, which is not there", result.stderr)
+
+
+if __name__ == "__main__":
+    rest = []
+    for argument in sys.argv[1:]:
+        name, _, value = argument.partition("=")
+        if name == "--model":
+            MODEL = value
+        elif name == "--bench":
+            BENCH = value
+        elif name == "--results":
+            RESULTS = value
+        else:
+            rest.append(argument)
+    unittest.main(argv=[sys.argv[0], *rest])

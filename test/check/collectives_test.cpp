@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The sweep over every collective: whatever the schedule, the shape, the count and the alignment, the checker says
+// nothing and the results are right.
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check/sweep.hpp"
+#include "collectives/device/others/copy_engine.hpp"
+#include "support/collective.hpp"
+
+using namespace check_test;
+using namespace mscclpp_test;
+
+namespace {
+
+CollectiveCase caseOf(int ranks, std::uint64_t variant, bool inPlace) {
+  std::mt19937_64 engine(variant * 7919 + 13);
+  auto const below = [&](unsigned limit) { return static_cast<unsigned>(engine() % limit); };
+  std::size_t const counts[] = {1, 7, 30, 61, 120, 0, 333};
+  CollectiveCase test{.ranks = ranks, .counts = {}, .blocks = 1 + below(2), .threads = below(3) == 0 ? 48u : 32u};
+  for (int call = 0; call < 2; ++call) test.counts.push_back(counts[below(7)] + below(3));
+  test.inPlace = inPlace && below(3) == 0;
+  test.overlap = below(2) == 0;
+  test.offset = below(3) == 0 ? 1 : 0;
+  test.regionBytes = 2048u * static_cast<unsigned>(ranks);
+  test.root = static_cast<int>(below(static_cast<unsigned>(ranks)));
+  test.seed = variant;
+  return test;
+}
+
+template <class Collective, class T = std::uint8_t>
+void explored(bool inPlace = true) {
+  for (int ranks : {2, 3, 5}) {
+    sweep(ranks, [&](Rank& rank, std::uint64_t variant) {
+      checkCollectiveRank<Collective, T>(rank, caseOf(rank.size, variant, inPlace));
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("one exchange", Tr, PacketTransport<LL8>, PacketTransport<LL16>, PacketTransport<LL128>,
+                   MemoryTransport<2>) {
+  explored<AllGather<OneExchange, Tr>>();
+  explored<AllToAll<OneExchange, Tr>>();
+  explored<Broadcast<OneExchange, Tr>>();
+  explored<Scatter<OneExchange, Tr>>();
+  explored<Gather<OneExchange, Tr>>();
+  explored<ReduceScatter<OneExchange, Tr, Sum>, BFloat16>();
+  explored<Reduce<OneExchange, Tr, Sum>, BFloat16>();
+}
+
+using SmallBulk = BulkMemory<128, 3>;
+TEST_CASE_TEMPLATE("push", Tr, PeerMemory<2>, SmallBulk) {
+  explored<AllGather<Push, Tr>>();
+  explored<AllToAll<Push, Tr>>(false);
+  explored<Broadcast<Push, Tr>>();
+  explored<Scatter<Push, Tr>>(false);
+  explored<Gather<Push, Tr>>();
+}
+
+TEST_CASE("pull, and two-shot with pushed results") {
+  explored<AllReduce<Pull, PeerMemory<2>, Sum>, BFloat16>();
+  explored<ReduceScatter<Pull, PeerMemory<2>, Sum>, BFloat16>();
+  explored<Reduce<Pull, PeerMemory<2>, Sum>, BFloat16>();
+  explored<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, BFloat16>();
+}
+
+namespace {
+
+struct AgreeKernel {
+  MSCCLPP_DEVICE void operator()(std::uint64_t* out, DeviceTeam const& team) const {
+    auto const grid = thisGrid();
+    for (std::uint64_t round = 0; round < 3; ++round) {
+      auto const mine = (static_cast<std::uint64_t>(team.rank) * 7 + round) % 5;
+      out[round * grid.size() + grid.rank()] = agreeOnLargest(team, grid, mine);
+    }
+  }
+};
+
+void agree(Rank& rank) {
+  constexpr unsigned blocks = 2;
+  constexpr unsigned threads = 40;
+  auto const ranks = static_cast<std::uint32_t>(rank.size);
+  Team const team(rank.communicator, agreementRequirement(ranks, blocks));
+  GpuBuffer<std::uint64_t> const out(rank.device, 3 * blocks * threads);
+  launch(rank.stream, {.blocks = blocks, .threads = threads}, AgreeKernel{}, out.data(), team.deviceHandle());
+  rank.synchronize();
+  auto const result = copyToHost(out);
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    std::uint64_t largest = 0;
+    for (std::uint64_t r = 0; r < ranks; ++r) largest = std::max(largest, (r * 7 + round) % 5);
+    for (unsigned i = 0; i < blocks * threads; ++i) REQUIRE(result[round * blocks * threads + i] == largest);
+  }
+}
+
+// Parts of all sizes, each rank knowing its own counts only.
+struct UnevenKernel {
+  MSCCLPP_DEVICE void operator()(float const* in, float* out, std::size_t const* counts, DeviceTeam const& team) const {
+    auto const ranks = static_cast<std::size_t>(team.size);
+    auto const grid = thisGrid();
+    std::size_t const* const sendCounts = counts;
+    std::size_t const* const sendOffsets = counts + ranks;
+    std::size_t const* const receiveCounts = counts + 2 * ranks;
+    std::size_t const* const receiveOffsets = counts + 3 * ranks;
+    std::size_t mine = 0;
+    for (std::size_t r = 0; r < ranks; ++r) mine = sendCounts[r] > mine ? sendCounts[r] : mine;
+    auto const largest = agreeOnLargest(team, grid, mine);
+    AllToAll<OneExchange, PacketTransport<LL16>>{team}(grid, in, VariableParts{sendCounts, sendOffsets, largest}, out,
+                                                       VariableParts{receiveCounts, receiveOffsets, largest});
+  }
+};
+
+// What the i-th element from a to b is.
+float elementFrom(int a, int b, std::size_t i) {
+  return static_cast<float>(static_cast<std::size_t>(1000 * a + 100 * b) + i);
+}
+
+std::size_t countFrom(int a, int b, std::uint64_t variant) {
+  return static_cast<std::size_t>((static_cast<unsigned>(a) * 31 + static_cast<unsigned>(b) * 17 + variant * 7) % 90);
+}
+
+void uneven(Rank& rank, std::uint64_t variant) {
+  auto const ranks = static_cast<std::size_t>(rank.size);
+  std::vector<std::size_t> table(4 * ranks);
+  std::vector<float> input;
+  std::vector<float> expected;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    auto const peer = static_cast<int>(r);
+    table[r] = countFrom(rank.rank, peer, variant);
+    table[ranks + r] = input.size();
+    for (std::size_t i = 0; i < table[r]; ++i) input.push_back(elementFrom(rank.rank, peer, i));
+    table[2 * ranks + r] = countFrom(peer, rank.rank, variant);
+    table[3 * ranks + r] = expected.size();
+    for (std::size_t i = 0; i < table[2 * ranks + r]; ++i) {
+      expected.push_back(elementFrom(peer, rank.rank, i));
+    }
+  }
+  constexpr unsigned blocks = 2;
+  Team const team(rank.communicator, {.blocks = blocks, .packetBytes = 256 * ranks});
+  GpuBuffer<float> const in(rank.device, input.size() + 1);
+  GpuBuffer<float> const out(rank.device, expected.size() + 1);
+  GpuBuffer<std::size_t> const counts(rank.device, table.size());
+  copyToDevice(in, std::span<float const>(input));
+  copyToDevice(counts, std::span<std::size_t const>(table));
+  launch(rank.stream, {.blocks = blocks, .threads = 32}, UnevenKernel{}, in.data(), out.data(), counts.data(),
+         team.deviceHandle());
+  rank.synchronize();
+  std::vector<float> result(expected.size());
+  copyToHost(std::span<float>(result), out);
+  REQUIRE(countDifferent(result, expected) == 0);
+}
+
+// The host's part of the copy engines' collectives: who waits for whom, in which stream.
+void copyEngines(Rank& rank, std::uint64_t variant) {
+  using namespace mscclpp::collectives_impl;
+  auto const ranks = static_cast<std::size_t>(rank.size);
+  auto const count = 200 + variant % 7;
+  std::vector<std::vector<float>> inputs;
+  for (int r = 0; r < rank.size; ++r) inputs.push_back(randomInput<float>(variant, r, count * ranks));
+  Team const team(rank.communicator, {.blocks = 2, .stageBytes = 128 * ranks});
+  GpuBuffer<float> const in(rank.device, count * ranks);
+  GpuBuffer<float> const sums(rank.device, count * ranks);
+  GpuBuffer<float> const parts(rank.device, count * ranks);
+  MemoryWindow const sumsWindow(rank.communicator, sums.data(), sums.bytes());
+  MemoryWindow const partsWindow(rank.communicator, parts.data(), parts.bytes());
+  Stream const side(rank.device);
+  copyToDevice(in, std::span<float const>(inputs[static_cast<std::size_t>(rank.rank)]));
+  KernelCall reduce{.stream = rank.stream,
+                    .team = team.deviceHandle(),
+                    .in = in.data(),
+                    .out = sums.data(),
+                    .count = count * ranks,
+                    .outWindow = &sumsWindow.deviceHandle(),
+                    .shape = {.blocks = 2, .threads = 32},
+                    .sideStreams = &side};
+  startAllReduceCopies<float, Sum, 0>(reduce);
+  // In the same streams, with what the first has made.
+  KernelCall move{.stream = rank.stream,
+                  .team = team.deviceHandle(),
+                  .in = sums.data(),
+                  .out = parts.data(),
+                  .count = count * sizeof(float),
+                  .outWindow = &partsWindow.deviceHandle(),
+                  .sideStreams = &side};
+  startAllToAllCopies(move);
+  rank.synchronize();
+  auto const totals = reduceInRankOrder<float, Sum>(inputs);
+  REQUIRE(countDifferent(copyToHost(sums), totals) == 0);
+  std::vector<float> expected;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    auto const first = totals.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rank.rank) * count);
+    expected.insert(expected.end(), first, first + static_cast<std::ptrdiff_t>(count));
+  }
+  REQUIRE(countDifferent(copyToHost(parts), expected) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("agreement on the largest number") {
+  for (int ranks : {2, 3, 8}) sweep(ranks, [](Rank& rank, std::uint64_t) { agree(rank); });
+}
+
+TEST_CASE("all-to-all of parts whose counts only their two ranks know") {
+  for (int ranks : {2, 3, 5}) sweep(ranks, uneven);
+}
+
+TEST_CASE("copy engines") {
+  for (int ranks : {2, 3, 4}) sweep(ranks, copyEngines);
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Algorithm::execute on GPUs.
+#include "collectives/allreduce.hpp"
+#include "collectives/every_collective.hpp"
+
+using namespace mscclpp_test;
+
+TEST_CASE("every algorithm gives the right bits on GPUs") {
+  if (Device::count(DeviceKind::cuda) == 0 || !KernelTable::instance().has(DeviceKind::cuda)) {
+    MESSAGE("left out: there is no GPU, or this build has no kernels for it");
+    return;
+  }
+  int const ranks = std::min(4, Device::count(DeviceKind::cuda));
+  checkAllReduces<float, Sum>(DeviceKind::cuda, ranks, {1, 7, 1000, 100'000, 3'000'001});
+  checkAllReduces<BFloat16, Sum>(DeviceKind::cuda, ranks, {1, 501, 2'000'000});
+  checkEveryCollective(DeviceKind::cuda, ranks, {1, 333, 100'000, 1'000'003});
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// mscclpp-model: what the cost model says.
+//
+//   mscclpp-model show                           the figures of a GPU, as JSON
+//   mscclpp-model check results.json...          prediction against what mscclpp-bench measured
+//   mscclpp-model plan --ranks=8 --collective=allgather     predicted times of every algorithm, by size
+//
+// Exit status: 0, 1 where the median error of a check is above its limit, 2 bad use.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+
+#include "model_check.hpp"
+#include "mscclpp/collectives/kernel_table.hpp"
+#include "mscclpp/collectives/selection.hpp"
+#include "mscclpp/host/error.hpp"
+#include "options.hpp"
+
+namespace mscclpp::tools {
+namespace {
+
+using bench::UsageError;
+
+constexpr int statusBad = 1;
+constexpr int statusUsage = 2;
+
+struct Options {
+  std::string modelFile;
+  std::string device = "NVIDIA H200";
+  std::vector<std::string> results;
+  std::string output;
+  double limit = 15;
+  std::string collective = "allreduce";
+  int ranks = 4;
+  std::string minBytes = "1K";
+  std::string maxBytes = "1G";
+};
+
+MachineModel modelOf(Options const& options) {
+  if (!options.modelFile.empty()) return MachineModel::load(options.modelFile);
+  auto const& model = MachineModel::of(options.device);
+  if (model.device != options.device) {
+    throw UsageError(
+        fmt::format("--device={}: no figures of it are known; give --model=FILE, which mscclpp-bench "
+                    "--limits=FILE writes there",
+                    options.device));
+  }
+  return model;
+}
+
+int check(Options const& options) {
+  auto const model = modelOf(options);
+  bench::ModelCheck result;
+  for (auto const& path : options.results) {
+    std::ifstream file(path, std::ios::binary);
+    std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (!file) throw UsageError(fmt::format("{}: it cannot be read", path));
+    bench::addRows(result, model, text, path);
+  }
+  if (result.rows.empty()) {
+    throw UsageError(fmt::format("{}: no row that the model can predict", fmt::join(options.results, ", ")));
+  }
+  auto const text = result.markdown(model);
+  std::fputs(text.c_str(), stdout);
+  if (!options.output.empty()) {
+    std::ofstream file(options.output);
+    file << text;
+    file.close();
+    if (!file) throw UsageError(fmt::format("--output={}: the file cannot be written", options.output));
+  }
+  if (result.medianError() * 100 <= options.limit) return 0;
+  fmt::print(
+      stderr,
+      "mscclpp-model: the median error is {:.1f} %, the limit {} %; measure the figures of this machine anew with "
+      "mscclpp-bench --limits=FILE\n",
+      result.medianError() * 100, options.limit);
+  return statusBad;
+}
+
+int plan(Options const& options) {
+  auto const model = modelOf(options);
+  auto const collective = collectiveByName(options.collective);
+  if (!collective) throw UsageError(fmt::format("--collective={}: there is no such collective", options.collective));
+  auto const least = bench::parseBytes("--min-bytes", options.minBytes);
+  auto const most = bench::parseBytes("--max-bytes", options.maxBytes);
+  if (most < least) {
+    throw UsageError(fmt::format("--min-bytes={} is more than --max-bytes={}", options.minBytes, options.maxBytes));
+  }
+  auto const machine =
+      KernelTable::instance().has(DeviceKind::cuda) ? DeviceKind::cuda : DeviceKind::sim;  // their shapes are the same
+  fmt::print("{}, {} ranks, {} in microseconds, the fastest first\n", model.device, options.ranks, options.collective);
+  for (auto bytes = least; bytes <= most; bytes *= 4) {
+    SelectionRequest const request{.collective = *collective,
+                                   .ranks = options.ranks,
+                                   .bytes = bytes,
+                                   .type = DataType::bfloat16,
+                                   .op = reduces(*collective) ? ReduceOp::sum : ReduceOp::none,
+                                   .symmetric = true,
+                                   .machine = machine,
+                                   .device = model.device};
+    std::vector<std::string> cells;
+    for (auto const& prediction : predictions(request, model)) {
+      cells.push_back(fmt::format("{} {:.2f}", prediction.algorithm, prediction.seconds * 1e6));
+    }
+    fmt::print("{:>6}  {}\n", bench::formatBytes(bytes), fmt::join(cells, ", "));
+  }
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CLI::App app("What the cost model says about the library's algorithms.", "mscclpp-model");
+  app.require_subcommand(1);
+  app.add_option("--model", options.modelFile, "figures that mscclpp-bench --limits wrote");
+  app.add_option("--device", options.device, "a GPU whose figures are known; default NVIDIA H200");
+  auto* const show = app.add_subcommand("show", "the figures, as JSON");
+  auto* const comparing = app.add_subcommand("check", "prediction against measurement");
+  comparing->add_option("results", options.results, "JSON files of mscclpp-bench --output")->required();
+  comparing->add_option("--output", options.output, "also write the table to this file");
+  comparing->add_option("--limit", options.limit, "largest median error, in percent; default 15");
+  auto* const planning = app.add_subcommand("plan", "predicted times of every algorithm, by size");
+  planning->add_option("--collective", options.collective, "default allreduce");
+  planning->add_option("--ranks", options.ranks, "default 4")->check(CLI::Range(1, maxTeamSize));
+  planning->add_option("--min-bytes", options.minBytes, "of the larger buffer; default 1K");
+  planning->add_option("--max-bytes", options.maxBytes, "default 1G");
+  for (auto* command : {show, comparing, planning}) command->fallthrough();
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::CallForHelp const&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (CLI::ParseError const& error) {
+    throw UsageError(fmt::format("{}; see mscclpp-model --help", error.what()));
+  }
+  if (*show) {
+    fmt::print("{}", modelOf(options).json());
+    return 0;
+  }
+  return *comparing ? check(options) : plan(options);
+}
+
+int runMain(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (std::exception const& error) {
+    fmt::print(stderr, "mscclpp-model: {}\n", error.what());
+    return statusUsage;
+  }
+}
+
+}  // namespace
+}  // namespace mscclpp::tools
+
+int main(int argc, char** argv) { return mscclpp::tools::runMain(argc, argv); }
