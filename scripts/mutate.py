@@ -52,12 +52,15 @@ LEFT_OUT = {"algorithms/tuning.hpp", "device/number.hpp", "device/number_codec.h
 # line whose text is part of "<path> <class>".
 PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_channel", "mutation_kill_packet",
             "mutation_kill_memory", "mutation_kill_one_shot", "mutation_kill_two_shot", "mutation_kill_refusal",
-            "mutation_kill_arithmetic", "test_device_copy", "test_device_bulk_copy")
+            "mutation_kill_arithmetic", "mutation_kill_exchange", "mutation_kill_direct", "test_device_copy", "test_device_bulk_copy")
 FIRST = (("require", "mutation_kill_refusal"), ("poll.hpp", "mutation_kill_refusal"), ("barrier.hpp", "mutation_kill_barrier"),
          ("vector.hpp", "mutation_kill_arithmetic"), ("bits.hpp", "mutation_kill_arithmetic"), ("partition.hpp", "mutation_kill_arithmetic"),
          ("epoch.hpp", "mutation_kill_one_shot"), ("bulk_copy.hpp", "test_device_bulk_copy"), ("copy.hpp", "test_device_copy"), ("packet_transport", "mutation_kill_one_shot"),
          ("device/packet", "mutation_kill_packet"), ("view.hpp", "mutation_kill_packet"), ("memory_", "mutation_kill_memory"),
-         ("one_shot", "mutation_kill_one_shot"), ("two_shot", "mutation_kill_two_shot"),
+         ("one_exchange", "mutation_kill_exchange"), ("plans", "mutation_kill_exchange"), ("two_shot_push", "mutation_kill_exchange"),
+         ("push", "mutation_kill_direct"), ("pull", "mutation_kill_direct"), ("peer_memory", "mutation_kill_direct"),
+         ("agree", "mutation_kill_direct"), ("shares", "mutation_kill_direct"), ("rooted", "mutation_kill_direct"),
+         ("symmetric_view", "mutation_kill_direct"), ("one_shot", "mutation_kill_one_shot"), ("two_shot", "mutation_kill_two_shot"),
          ("algorithms/", "mutation_kill_one_shot"), ("device/memory_channel", "mutation_kill_channel"))
 
 # Warnings are not what is tested here. Accesses that are out of bounds or misaligned fault, as on a GPU; so do writes

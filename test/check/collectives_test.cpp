@@ -32,7 +32,7 @@ CollectiveCase caseOf(int ranks, std::uint64_t variant, bool inPlace) {
 
 template <class Collective, class T = std::uint8_t>
 void explored(bool inPlace = true) {
-  for (int ranks : {2, 3, 5}) {
+  for (int ranks : {2, 3, 5, 8}) {
     sweep(ranks, [&](Rank& rank, std::uint64_t variant) {
       checkCollectiveRank<Collective, T>(rank, caseOf(rank.size, variant, inPlace));
     });

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Collectives in one exchange, through the workspaces.
+#include "explored.hpp"
+#include "support/collective.hpp"
+
+using namespace mscclpp_test;
+
+namespace {
+
+template <class Collective, class T = std::uint8_t>
+void explored(CollectiveCase const& test, int schedules = 3) {
+  everySchedule(
+      test.ranks, [&](Rank& rank) { checkCollectiveRank<Collective, T>(rank, test); }, schedules);
+}
+
+// Several rounds, ragged ends, then less than a thread each.
+CollectiveCase const rounds{.ranks = 3, .counts = {300, 5}, .blocks = 2, .threads = 32, .regionBytes = 1536, .root = 1};
+CollectiveCase const alone{.ranks = 1, .counts = {300, 0}, .blocks = 2, .threads = 40};
+CollectiveCase const shifted{
+    .ranks = 2, .counts = {0, 130}, .blocks = 1, .threads = 48, .inPlace = true, .overlap = true, .offset = 1};
+
+using Fours = PacketTransport<LL16>;
+using Lines = PacketTransport<LL128>;
+using Stage = MemoryTransport<2>;
+
+}  // namespace
+
+TEST_CASE("parts move") {
+  explored<AllGather<OneExchange, Lines>>(rounds);
+  explored<AllToAll<OneExchange, Fours, 3>>(rounds);
+  explored<AllToAll<OneExchange, Stage>>(rounds);
+  explored<Broadcast<OneExchange, Fours>>(rounds);
+  explored<Scatter<OneExchange, Stage>>(rounds);
+  explored<Gather<OneExchange, Lines>>(rounds);
+  explored<AllGather<OneExchange, Stage>>(alone, 1);
+  explored<AllToAll<OneExchange, Fours>>(shifted);
+}
+
+TEST_CASE("parts are reduced") {
+  explored<ReduceScatter<OneExchange, Lines, Sum>, BFloat16>(rounds);
+  explored<Reduce<OneExchange, Stage, Max>, float>(rounds);
+  explored<ReduceScatter<OneExchange, Fours, Avg>, float>(shifted);
+  explored<ReduceScatter<OneExchange, Stage, Sum>, float>(alone, 1);
+}
+
+TEST_CASE("results are pushed") {
+  explored<AllReduce<TwoShotPush, Stage, Sum>, float>(rounds);
+  explored<AllReduce<TwoShotPush, Stage, Sum>, BFloat16>(shifted);
+}
