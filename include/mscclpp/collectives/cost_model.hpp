@@ -54,8 +54,10 @@ struct MachineModel {
 
 // The parameters as the JSON has them: a value there times `unit` is the member.
 struct ModelParameter {
+  // An alias, for nvcc writes a plain declarator out with parentheses that g++ warns of.
+  using Member = double MachineModel::*;
   std::string_view name;
-  double MachineModel::*member;
+  Member member;
   double unit;
 };
 inline constexpr double microsecond = 1e-6;
