@@ -23,7 +23,7 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 template <class Schedule, class Tr, int Ranks = 0>
-class AllGather {
+class AllGather : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit AllGather(DeviceTeam const& team) : team_(team) {}
 
@@ -52,12 +52,6 @@ class AllGather {
     check(in, out.at(team_.rank), parts);
     Schedule::template run<Tr, Ranks>(
         team_, blocks, Pushed<T>{{in.data, in.count}, out, static_cast<std::uint64_t>(parts.offset(team_.rank))});
-  }
-
-  // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, ranks);
   }
 
  private:

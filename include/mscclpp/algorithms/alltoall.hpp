@@ -25,7 +25,7 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 template <class Schedule, class Tr, int Ranks = 0>
-class AllToAll {
+class AllToAll : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit AllToAll(DeviceTeam const& team) : team_(team) {}
 
@@ -53,12 +53,6 @@ class AllToAll {
     check(in.data, out.at(team_.rank));
     auto const parts = equalParts(in.count);
     Schedule::template run<Tr, Ranks>(team_, blocks, Pushed<T>{in.data, out, parts, parts.offset(team_.rank)});
-  }
-
-  // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, ranks);
   }
 
  private:

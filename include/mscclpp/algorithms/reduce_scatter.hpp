@@ -24,7 +24,7 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 template <class Schedule, class Tr, class Op, int Ranks = 0, class Acc = void>
-class ReduceScatter {
+class ReduceScatter : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit ReduceScatter(DeviceTeam const& team) : team_(team) {}
 
@@ -52,15 +52,9 @@ class ReduceScatter {
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, team_.rank}, epilogue);
   }
 
-  // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, ranks);
-  }
-
  private:
   template <class T>
-  using ReductionOf = Reduction<T, std::conditional_t<std::is_void_v<Acc>, DefaultAccumulator<T>, Acc>, Op, Ranks>;
+  using ReductionOf = ReductionFor<T, Acc, Op, Ranks>;
 
   template <class T>
   struct Pulled {

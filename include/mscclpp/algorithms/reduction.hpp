@@ -8,6 +8,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 #include "mscclpp/algorithms/concepts.hpp"
 #include "mscclpp/algorithms/partition.hpp"
@@ -100,6 +101,10 @@ struct Reduction {
     }
   }
 };
+
+// The same with the accumulator that collectives are given: void is the element type's default.
+template <Number T, class Acc, class Op, int Ranks>
+using ReductionFor = Reduction<T, std::conditional_t<std::is_void_v<Acc>, DefaultAccumulator<T>, Acc>, Op, Ranks>;
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp

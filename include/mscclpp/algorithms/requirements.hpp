@@ -41,6 +41,16 @@ MSCCLPP_DEVICE void requireWholeParts(DeviceTeam const& team, std::uint64_t coun
           count);
 }
 
+// Base of the collectives whose workspace has one row per source.
+template <class Tr>
+struct RowPerRank {
+  // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
+                                                            std::uint32_t threads) {
+    return Tr::requirement(blocks, threads, ranks);
+  }
+};
+
 // For static_assert's: an element that a transport cannot carry, or that is no number.
 template <class T, class Tr>
 inline constexpr bool fitsTransport = Number<T> && sizeof(T) <= Tr::granule;

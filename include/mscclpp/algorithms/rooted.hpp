@@ -33,7 +33,7 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 template <class Schedule, class Tr, int Ranks = 0>
-class Broadcast {
+class Broadcast : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit Broadcast(DeviceTeam const& team) : team_(team) {}
 
@@ -63,11 +63,6 @@ class Broadcast {
     Schedule::template run<Tr, Ranks>(team_, blocks, Relayed<T>{in, out, share, root});
   }
 
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, ranks);
-  }
-
  private:
   // The rank's share of the root's input, to everybody.
   template <class T>
@@ -91,7 +86,7 @@ class Broadcast {
 };
 
 template <class Schedule, class Tr, int Ranks = 0>
-class Scatter {
+class Scatter : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit Scatter(DeviceTeam const& team) : team_(team) {}
 
@@ -124,11 +119,6 @@ class Scatter {
     Schedule::template run<Tr, Ranks>(team_, blocks, Pushed<T>{in, out, team_.rank == root});
   }
 
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, ranks);
-  }
-
  private:
   template <class T>
   struct Pushed {
@@ -149,7 +139,7 @@ class Scatter {
 };
 
 template <class Schedule, class Tr, int Ranks = 0>
-class Gather {
+class Gather : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit Gather(DeviceTeam const& team) : team_(team) {}
 
@@ -183,11 +173,6 @@ class Gather {
     Schedule::template run<Tr, Ranks>(team_, blocks, Pushed<T>{{in.data, in.count}, out, team_.rank, root});
   }
 
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, ranks);
-  }
-
  private:
   template <class T>
   struct Pushed {
@@ -206,7 +191,7 @@ class Gather {
 };
 
 template <class Schedule, class Tr, class Op, int Ranks = 0, class Acc = void>
-class Reduce {
+class Reduce : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit Reduce(DeviceTeam const& team) : team_(team) {}
 
@@ -232,14 +217,9 @@ class Reduce {
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, share, root}, epilogue);
   }
 
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, ranks);
-  }
-
  private:
   template <class T>
-  using ReductionOf = Reduction<T, std::conditional_t<std::is_void_v<Acc>, DefaultAccumulator<T>, Acc>, Op, Ranks>;
+  using ReductionOf = ReductionFor<T, Acc, Op, Ranks>;
 
   template <class T>
   struct Pulled {

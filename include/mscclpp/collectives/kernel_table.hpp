@@ -68,7 +68,6 @@ struct Kernel {
   bool outputWindow = false;     // writes the peers' output
   bool inPlace = true;           // input and output may be one buffer, in the collective's own way
   bool packets = false;          // data comes with its flags
-  bool copyEngines = false;      // moves data by copies of the host's, which pays for large messages
   bool overlaps = false;         // may be launched while the kernel ahead still runs, and waits for it itself
   unsigned minThreads = 1;       // per block
   unsigned maxThreads = 512;

@@ -22,6 +22,11 @@ struct DeviceTeam : layout::TeamHandle {
 
   MSCCLPP_DEVICE std::byte* workspace(int ofRank) const { return workspaces[ofRank]; }
 
+  // The rank that many places behind this one; `ranks` is the size, which callers may know when they are compiled.
+  MSCCLPP_DEVICE int peerAt(int distance, int ranks) const {
+    return rank + distance < ranks ? rank + distance : rank + distance - ranks;
+  }
+
   MSCCLPP_DEVICE std::uint64_t* epochs() const {
     return reinterpret_cast<std::uint64_t*>(workspaces[rank] + layout.epochs);
   }

@@ -83,7 +83,7 @@ class AllReduce {
 
  private:
   template <class T>
-  using ReductionOf = Reduction<T, std::conditional_t<std::is_void_v<Acc>, DefaultAccumulator<T>, Acc>, Op, Ranks>;
+  using ReductionOf = ReductionFor<T, Acc, Op, Ranks>;
 
   // This rank's share of everybody's input goes to everybody.
   template <class T>

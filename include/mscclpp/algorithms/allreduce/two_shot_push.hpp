@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
 #include "mscclpp/algorithms/schedule/shares.hpp"
@@ -52,7 +51,6 @@ struct SharePlan {
 }  // namespace impl
 
 struct TwoShotPush {
-  static constexpr std::string_view name = "twoshot_push";
   // Rows of the workspace: one per source.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return ranks; }
 

@@ -205,9 +205,7 @@ struct OneExchange {
       session.exchange(0);
     }
 
-    MSCCLPP_DEVICE int peerAt(int distance) const {
-      return team.rank + distance < ranks ? team.rank + distance : team.rank + distance - ranks;
-    }
+    MSCCLPP_DEVICE int peerAt(int distance) const { return team.peerAt(distance, ranks); }
     // This thread's slots of a part in this round.
     template <class T>
     MSCCLPP_DEVICE ThreadSlots<U> slotsOf(View<T> const& part) const {

@@ -81,8 +81,7 @@ struct Pull {
             R::template conclude<W>(epilogue, totals[u], plan.firstElement() + (at + offset[u]) / sizeof(T));
         MSCCLPP_UNROLL
         for (int distance = 0; distance < ranks; ++distance) {
-          int const peer = team.rank + distance < ranks ? team.rank + distance : team.rank + distance - ranks;
-          auto* const target = plan.target(peer);
+          auto* const target = plan.target(team.peerAt(distance, ranks));
           if (target == nullptr) continue;
           Writer const writer(View<T>{target, share.count});
           writer.write(writer.window(at), offset[u], result);

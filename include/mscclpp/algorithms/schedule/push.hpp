@@ -56,8 +56,7 @@ struct Push {
 
   template <int Ranks>
   MSCCLPP_DEVICE static int peerAt(DeviceTeam const& team, int distance) {
-    int const ranks = Ranks != 0 ? Ranks : team.size;
-    return team.rank + distance < ranks ? team.rank + distance : team.rank + distance - ranks;
+    return team.peerAt(distance, Ranks != 0 ? Ranks : team.size);
   }
 
   // Each payload is read once and stored to all peers.

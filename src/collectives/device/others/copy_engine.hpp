@@ -215,7 +215,6 @@ inline void addMoveCopies(KernelTable& table, Collective collective, void (*star
   kernel.start = start;
   kernel.outputWindow = true;
   kernel.inPlace = collective != Collective::allToAll;  // peers would write what is still to be read
-  kernel.copyEngines = true;
   kernel.sideStreams = 1;
   kernel.requirement = [](std::uint32_t, std::uint32_t blocks, std::uint32_t) {
     return layout::WorkspaceRequirement{.blocks = blocks};
@@ -234,7 +233,6 @@ template <class T, class Op, int Ranks = 0>
 void addReductionsAndCopies(KernelTable& table) {
   addReductions<T, Op, Ranks>(table);
   Kernel kernel;
-  kernel.copyEngines = true;
   kernel.sideStreams = 1;
   kernel.requirement = &rowsRequirement;
   kernel.shape = &shapeOf<PeerMemory<2>, true>;
