@@ -7,6 +7,7 @@
 #include "collectives/call_check.hpp"
 #include "collectives/context_cache.hpp"
 #include "collectives/library_algorithm.hpp"
+#include "collectives/message_ring.hpp"
 #include "host/format.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/collectives/selection.hpp"
@@ -50,10 +51,13 @@ SelectionRequest requestFor(Collective collective, Communicator const& communica
 AlgorithmCollection AlgorithmCollection::defaults() {
   AlgorithmCollection result;
   for (auto collective : collectives) {
+    // Its kernels are those of message groups.
+    if (collective == Collective::sendRecv) continue;
     for (auto& name : KernelTable::instance().algorithms(collective)) {
       result.add(std::make_shared<collectives_impl::LibraryAlgorithm>(collective, std::move(name)));
     }
   }
+  result.add(collectives_impl::messageRing());
   for (auto const& entry : aliases) {
     if (result.find(entry.collective, entry.name)) {
       result.addAlias(entry.collective, std::string(entry.alias), entry.name);

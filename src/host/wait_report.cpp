@@ -48,6 +48,18 @@ std::string refused(layout::WaitReport const& report) {
                          report.expected - 1);
     case Misuse::unevenParts:
       return fmt::format("a buffer of {} elements for {} parts of one count", report.seen, report.expected);
+    case Misuse::blocksMissing:
+      return fmt::format("a grid of {} blocks: messages take at least {}, one for each lane", report.seen,
+                         report.expected);
+    case Misuse::messageBytes:
+      if (report.peer == report.rank) {
+        return fmt::format("a message of {} bytes to itself, of which it receives {}", report.seen, report.expected);
+      }
+      return fmt::format("a message of {} bytes from rank {}, where {} are to be received", report.seen, report.peer,
+                         report.expected);
+    case Misuse::packetFormat:
+      return fmt::format("messages by {} packets: the links were made for {}", report.seen != 0 ? "LL128" : "LL16",
+                         report.expected != 0 ? "LL128" : "LL16");
   }
   return fmt::format("misuse number {} (limit {}, given {})", report.channel, report.expected, report.seen);
 }
@@ -76,6 +88,12 @@ std::string awaited(layout::WaitReport const& report) {
           "arrivals and bytes at its block's bulk barrier at shared address {}: the phase of parity {} "
           "has not ended",
           report.channel, report.expected);
+    case WaitKind::message:
+      return fmt::format("a message of rank {}: expected chunk {} of lane {}, seen {}", report.peer, report.expected,
+                         report.channel, report.seen);
+    case WaitKind::messageTaken:
+      return fmt::format("rank {} to receive: expected it to have taken {} chunks of lane {}, seen {}", report.peer,
+                         report.expected, report.channel, report.seen);
     case WaitKind::none:
     case WaitKind::misuse:
       break;
@@ -105,6 +123,10 @@ char const* advice(layout::WaitKind kind) {
       return "correct the launch";
     case WaitKind::proxy:
       return "check that the proxy is started";
+    case WaitKind::message:
+    case WaitKind::messageTaken:
+      return "check that the other rank makes the matching call, and that calls that wait for each other are in one "
+             "group (MSCCLPP_KERNEL_TIMEOUT sets the limit)";
     case WaitKind::bulkBarrier:
       return "check that each phase gets as many arrivals as init() was told, and the bytes that arriveExpect() was";
     default:

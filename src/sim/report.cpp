@@ -81,6 +81,11 @@ std::string toString(WaitDescription const& wait) {
     case layout::WaitKind::bulkBarrier:
       return fmt::format("arrivals and bytes at its block's bulk barrier at shared address {}, parity {}", channel,
                          wait.expected);
+    case layout::WaitKind::message:
+      return fmt::format("a message{}, lane {}, chunk {}", peer, channel, values);
+    case layout::WaitKind::messageTaken:
+      return fmt::format("room for a message{}, lane {}, chunks taken {}",
+                         wait.peer < 0 ? "" : fmt::format(" to rank {}", wait.peer), channel, values);
     case layout::WaitKind::misuse:
       return fmt::format("nothing: misuse number {}, limit {}, got {}", channel, wait.expected, wait.seen);
     case layout::WaitKind::none:

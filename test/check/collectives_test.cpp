@@ -9,6 +9,7 @@
 #include "check/sweep.hpp"
 #include "collectives/device/others/copy_engine.hpp"
 #include "support/collective.hpp"
+#include "support/messages.hpp"
 
 using namespace check_test;
 using namespace mscclpp_test;
@@ -209,4 +210,42 @@ TEST_CASE("all-to-all of parts whose counts only their two ranks know") {
 
 TEST_CASE("copy engines") {
   for (int ranks : {2, 3, 4}) sweep(ranks, copyEngines);
+}
+
+TEST_CASE("messages between pairs of ranks") {
+  std::vector<std::int64_t> const sizes{0, 1, 100, 128, 300, 2000, 2600};
+  for (int ranks : {2, 3, 5}) {
+    sweep(ranks, [&](Rank& rank, std::uint64_t variant) {
+      std::mt19937_64 engine(variant);
+      auto const lines = variant % 3 != 0;
+      layout::PointToPointRequirement const need{
+          .lanes = 1 + static_cast<std::uint32_t>(engine() % 2),
+          .slots = 1 + static_cast<std::uint32_t>(engine() % 3),
+          .stageBytes = 128u << engine() % 3,
+          .packetBytes = 1,
+          .packetLimit = engine() % 2 == 0 ? 200u : 2200u,
+      };
+      PointToPoint const links(rank.communicator, need);
+      auto handle = links.deviceHandle();
+      // The other format, on links that have carried none yet.
+      if (!lines) handle.layout.lines = 0;
+      std::vector<std::unique_ptr<MessageBuffers>> calls;
+      for (std::uint64_t call = 0; call < 3; ++call) {
+        auto const pattern = MessagePattern::random(rank.size, variant * 3 + call, sizes);
+        calls.push_back(std::make_unique<MessageBuffers>(rank, pattern, call, engine() % 3 == 0 ? 1 : 0));
+        LaunchShape const shape{.blocks = need.lanes * (1 + static_cast<unsigned>(call) % 2),
+                                .threads = 32,
+                                .overlapPrevious = variant % 2 == 0};
+        if (lines) {
+          launch(rank.stream, shape, MessageKernel<LL128>{}, handle, calls.back()->messages, 2);
+        } else {
+          launch(rank.stream, shape, MessageKernel<LL16>{}, handle, calls.back()->messages, 2);
+        }
+      }
+      rank.synchronize();
+      for (auto const& call : calls) call->check();
+      // Its host looks at the last signals, for which nobody waits.
+      for (int peer = 0; peer < rank.size; ++peer) REQUIRE(links.undelivered(peer) == 0);
+    });
+  }
 }

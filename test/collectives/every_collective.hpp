@@ -111,6 +111,8 @@ class Exchange {
         return inputs[source];
       case Collective::scatter:
         return part(inputs[source], rank_);
+      case Collective::sendRecv:
+        return inputs[(rank_ + inputs.size() - 1) % inputs.size()];
       default:
         return {};
     }
@@ -144,6 +146,8 @@ inline void checkEveryCollective(DeviceKind kind, int ranks, std::vector<std::si
               int const root = static_cast<int>(++seed % static_cast<std::uint64_t>(ranks));
               // The in-place form of a rooted collective lies elsewhere on each rank.
               if (hasRoot(collective) && symmetric && !separate) continue;
+              // A message has buffers of its own.
+              if (collective == Collective::sendRecv && !separate) continue;
               Exchange const exchange(communicator, collective, count, root, separate, seed);
               auto const call = exchange.call(symmetric);
               if (!name.empty() && !algorithms.at(collective, name)->refusal(communicator, call).empty()) continue;

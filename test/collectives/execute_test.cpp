@@ -100,7 +100,7 @@ TEST_CASE("a call that cannot be right is refused with its numbers") {
     checkContains(errorOf([&] { (void)algorithms.at(Collective::allReduce, "ring"); }, ErrorCode::invalidUsage),
                   "choose one of oneshot_ll8");
     checkContains(errorOf([&] { (void)algorithms.at(Collective::barrier, "ring"); }, ErrorCode::invalidUsage),
-                  "no algorithm of that collective");
+                  "choose one of signals");
     Stream elsewhere(Device{DeviceKind::sim, (communicator.rank() + 1) % 4});
     checkContains(errorOf([&] { algorithm->execute(communicator, elsewhere, good); }, ErrorCode::invalidUsage),
                   "the stream belongs to");

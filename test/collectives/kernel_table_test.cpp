@@ -68,9 +68,9 @@ TEST_CASE("every type has the sum, by every algorithm that can carry it") {
 
 TEST_CASE("a kernel for the very number of ranks is preferred, and a program adds its own") {
   auto& table = KernelTable::instance();
-  KernelKey key{DeviceKind::sim, Collective::sendRecv, "mine", DataType::uint8, ReduceOp::none, 0};
+  KernelKey key{DeviceKind::sim, Collective::sendRecv, "mine", DataType::float32, ReduceOp::none, 0};
   CHECK(table.find(key) == nullptr);
-  CHECK(table.algorithms(DeviceKind::sim, Collective::sendRecv, DataType::uint8, ReduceOp::none).empty());
+  CHECK(table.algorithms(DeviceKind::sim, Collective::sendRecv, DataType::float32, ReduceOp::none).empty());
   table.add(key, {.start = &nothing});
   key.ranks = 4;
   table.add(key, {.start = &nothingForFour});
@@ -78,7 +78,7 @@ TEST_CASE("a kernel for the very number of ranks is preferred, and a program add
   CHECK((table.find(key)->start == &nothingForFour));
   key.ranks = 3;
   CHECK((table.find(key)->start == &nothing));
-  CHECK(table.algorithms(DeviceKind::sim, Collective::sendRecv, DataType::uint8, ReduceOp::none) ==
+  CHECK(table.algorithms(DeviceKind::sim, Collective::sendRecv, DataType::float32, ReduceOp::none) ==
         std::vector<std::string>{"mine"});
   key.op = ReduceOp::sum;
   CHECK(table.find(key) == nullptr);

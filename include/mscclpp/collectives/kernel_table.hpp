@@ -21,6 +21,7 @@
 #include "mscclpp/collectives/data_type.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
+#include "mscclpp/layout/point_to_point_handle.hpp"
 #include "mscclpp/layout/team_handle.hpp"
 #include "mscclpp/layout/window_handle.hpp"
 
@@ -43,6 +44,9 @@ struct KernelCall {
   LaunchShape shape{};
   // As many as the kernel asks for, of the same device, that no other call uses meanwhile.
   Stream const* sideStreams = nullptr;
+  // Of messages between pairs of ranks (message_group.hpp), in place of team and buffers.
+  layout::PointToPointHandle const* links = nullptr;
+  layout::Messages const* messages = nullptr;
 };
 
 struct KernelKey {

@@ -23,8 +23,18 @@ MSCCLPP_HOST_DEVICE constexpr T minimum(T a, T b) {
 }
 
 template <class T>
+MSCCLPP_HOST_DEVICE constexpr T maximum(T a, T b) {
+  return a < b ? b : a;
+}
+
+template <class T>
 MSCCLPP_HOST_DEVICE constexpr T ceilDiv(T value, T by) {
   return (value + by - 1) / by;
+}
+
+template <class T>
+MSCCLPP_HOST_DEVICE constexpr T roundUp(T value, T to) {
+  return ceilDiv(value, to) * to;
 }
 
 MSCCLPP_HOST_DEVICE bool isAligned(void const* pointer, unsigned bytes) {

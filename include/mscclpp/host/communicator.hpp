@@ -76,6 +76,7 @@ class Communicator {
   friend class Members;
   friend class Team;
   friend class MemoryWindow;
+  friend class PointToPoint;
   friend class MemoryDevice2DeviceSemaphore;
   struct Impl;
   struct Attachments;

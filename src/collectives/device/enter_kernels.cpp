@@ -18,6 +18,7 @@ void enterAllReduceSumFloat8(KernelTable& table);
 void enterAllReduceSumInt32(KernelTable& table);
 void enterAllReduceSumInt64(KernelTable& table);
 void enterAllReduceSumInt8(KernelTable& table);
+void enterMessages(KernelTable& table);
 void enterMoves(KernelTable& table);
 void enterSumFloat16Bfloat16(KernelTable& table);
 void enterSumFloat32Float64(KernelTable& table);
@@ -56,6 +57,7 @@ void enterKernels(KernelTable& table, MachineTag<kernelDevice>) {
   enterAllReduceSumInt32(table);
   enterAllReduceSumInt64(table);
   enterAllReduceSumInt8(table);
+  enterMessages(table);
   enterMoves(table);
   enterSumFloat16Bfloat16(table);
   enterSumFloat32Float64(table);

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Messages between pairs of ranks, from the host: what NCCL calls send, recv and a group of them.
+//
+//   PointToPoint links(communicator);                                          // once, by all ranks
+//   MessageGroup(links, stream).send(x, bytes, right).recv(y, bytes, left).start();
+//
+// start() puts the whole group into the stream and returns; its messages go on together, so ranks may send to each
+// other in any pattern. Only the ranks of a message call. Between two ranks, the i-th send of one meets the i-th recv
+// of the other, in the order of the calls; both name the same bytes, else the receiver's kernel refuses the message
+// with a report. A receive that nobody sends for ends in a time-out that names lane and peer. May be captured into a
+// graph. Unless its receiver reads it, a message of more than a few MiB keeps the sender's kernel waiting.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+#include "mscclpp/host/point_to_point.hpp"
+#include "mscclpp/host/stream.hpp"
+
+namespace mscclpp {
+
+class MessageGroup {
+ public:
+  // Throws invalidUsage where the stream is of another device. Both must live until start() has returned.
+  MessageGroup(PointToPoint const& links, Stream const& stream);
+
+  // `peer`: a rank of the links, also the own one. Throw invalidUsage for a rank that there is not, and a null pointer
+  // with bytes.
+  MessageGroup& send(void const* data, std::size_t bytes, int peer);
+  MessageGroup& recv(void* data, std::size_t bytes, int peer);
+
+  // Empties the group. `blocks` 0: enough for all peers at once, as far as they fit the device; else at least one per
+  // lane. `threads` per block, 0: the library's choice. Throws invalidUsage for messages to the own rank that do not
+  // meet, and unsupported where the build has no kernels for the device.
+  void start(int blocks = 0, int threads = 0);
+
+ private:
+  void check(char const* what, void const* data, std::size_t bytes, int peer) const;
+
+  PointToPoint const& links_;
+  Stream const& stream_;
+  // The k-th messages to and from each peer, by k.
+  std::vector<layout::Messages> rounds_;
+  std::map<int, std::size_t> sends_;  // so far, by peer
+  std::map<int, std::size_t> recvs_;
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The symmetric memory through which ranks send messages to each other, as kernels receive it: what each rank holds for
+// every peer, and where it is mapped here.
+//
+// For each pair of ranks, each direction and each lane there is a ring of slots in the receiver's memory. A message is
+// dealt out to lanes and cut into chunks; chunk n of a lane, counted from 1 over all messages, goes through slot
+// (n - 1) % slots. Counters are 64 bits, only grow, and live in device memory: kernels may be captured and replayed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/device/config.hpp"
+#include "mscclpp/layout/watch.hpp"
+#include "mscclpp/layout/workspace.hpp"
+
+namespace mscclpp::layout {
+
+// What the host asks for. Small messages go as packets, others through plain memory.
+struct PointToPointRequirement {
+  std::uint32_t lanes = 8;                // blocks that work on one message in each direction
+  std::uint32_t slots = 4;                // chunks that may be on their way, per lane
+  std::uint64_t stageBytes = 128 << 10;   // of data in a chunk that goes through plain memory
+  std::uint64_t packetBytes = 16 << 10;   // of data in a chunk of packets
+  std::uint64_t packetLimit = 256 << 10;  // largest message that goes as packets
+
+  friend constexpr bool operator==(PointToPointRequirement const&, PointToPointRequirement const&) = default;
+};
+
+struct PointToPointLayout {
+  std::uint32_t ranks;
+  std::uint32_t lanes;
+  std::uint32_t slots;
+  std::uint32_t lines;  // 1: packets are LL128, since every link delivers 128-byte lines whole; 0: LL16
+  std::uint64_t packetLimit;
+  std::uint64_t stageBytes;   // a multiple of 128
+  std::uint64_t packetBytes;  // a multiple of 120 * 16, so that every packet format fills whole lines
+  std::uint64_t packetSlot;   // bytes of memory for them
+  // Offsets from the start of a rank's memory, of arrays [ranks][lanes] of counters.
+  std::uint64_t sent;     // chunks that this rank has sent to a peer
+  std::uint64_t taken;    // chunks of a peer that this rank has taken
+  std::uint64_t arrived;  // written by the peer: its chunks that are in this rank's stage
+  std::uint64_t freed;    // written by the peer: this rank's chunks that it has taken
+  // [ranks][lanes][slots], filled by the peer
+  std::uint64_t headers;  // one LL16 packet: bytes of the message that begins with the chunk
+  std::uint64_t packets;
+  std::uint64_t stage;
+  std::uint64_t total;
+
+  MSCCLPP_HOST_DEVICE constexpr std::uint64_t index(int rank, unsigned lane) const {
+    return static_cast<std::uint64_t>(rank) * lanes + lane;
+  }
+
+  static constexpr PointToPointLayout make(std::uint32_t ranks, PointToPointRequirement const& need) {
+    constexpr auto up = &WorkspaceLayout::alignUp;
+    PointToPointLayout l{};
+    l.ranks = ranks;
+    l.lanes = need.lanes;
+    l.slots = need.slots;
+    l.packetLimit = need.packetLimit;
+    l.stageBytes = up(need.stageBytes, 128);
+    l.packetBytes = up(need.packetBytes, 1920);
+    l.packetSlot = 2 * l.packetBytes;  // LL16 takes the most
+    auto const counters = up(8ull * ranks * l.lanes, 128);
+    auto const rings = std::uint64_t{ranks} * l.lanes * l.slots;
+    l.sent = 0;
+    l.taken = l.sent + counters;
+    l.arrived = l.taken + counters;
+    l.freed = l.arrived + counters;
+    l.headers = l.freed + counters;
+    l.packets = up(l.headers + 16 * rings, 4096);
+    l.stage = l.packets + rings * l.packetSlot;
+    l.total = l.stage + rings * l.stageBytes;
+    return l;
+  }
+};
+
+struct PointToPointHandle {
+  std::int32_t rank;  // of this process among the ranks that exchange messages
+  std::int32_t size;
+  Watch* watch;  // of this rank
+  PointToPointLayout layout;
+  std::byte* bases[maxTeamSize];  // by rank; [rank] is the own memory, entries from `size` on are null
+};
+
+// One message to, or from, each peer; a kernel gets it by value.
+struct Messages {
+  struct Send {
+    void const* data;
+    std::uint64_t bytes;
+  };
+  struct Recv {
+    void* data;
+    std::uint64_t bytes;
+  };
+  Send send[maxTeamSize];  // by peer
+  Recv recv[maxTeamSize];
+  // Which of them there are; a message may have no bytes.
+  std::uint64_t sends[(maxTeamSize + 63) / 64];
+  std::uint64_t recvs[(maxTeamSize + 63) / 64];
+
+  // At most one of each with a peer, which is a rank of the links.
+  MSCCLPP_HOST_DEVICE constexpr void addSend(int peer, void const* data, std::uint64_t bytes) {
+    send[peer] = {data, bytes};
+    sends[peer / 64] |= std::uint64_t{1} << (peer % 64);
+  }
+  MSCCLPP_HOST_DEVICE constexpr void addRecv(int peer, void* data, std::uint64_t bytes) {
+    recv[peer] = {data, bytes};
+    recvs[peer / 64] |= std::uint64_t{1} << (peer % 64);
+  }
+  MSCCLPP_HOST_DEVICE constexpr bool hasSend(int peer) const { return ((sends[peer / 64] >> (peer % 64)) & 1) != 0; }
+  MSCCLPP_HOST_DEVICE constexpr bool hasRecv(int peer) const { return ((recvs[peer / 64] >> (peer % 64)) & 1) != 0; }
+};
+static_assert(sizeof(Messages) + sizeof(PointToPointHandle) <= 4096, "the parameters of a kernel");
+
+}  // namespace mscclpp::layout

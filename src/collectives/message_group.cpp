@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/collectives/message_group.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "collectives/call_check.hpp"
+#include "collectives/message_ring.hpp"
+#include "host/format.hpp"
+#include "mscclpp/collectives/kernel_table.hpp"
+#include "mscclpp/collectives/native_algorithm.hpp"
+
+namespace mscclpp {
+MessageGroup::MessageGroup(PointToPoint const& links, Stream const& stream) : links_(links), stream_(stream) {
+  if (stream.device() == links.device()) return;
+  fail(ErrorCode::invalidUsage, "rank {}: MessageGroup: the stream belongs to {} device {}, the links to {} device {}",
+       links.rank(), nameOf(stream.device().kind), stream.device().ordinal, nameOf(links.device().kind),
+       links.device().ordinal);
+}
+
+void MessageGroup::check(char const* what, void const* data, std::size_t bytes, int peer) const {
+  if (peer < 0 || peer >= links_.size()) {
+    fail(ErrorCode::invalidUsage, "rank {}: MessageGroup::{} of {} bytes with rank {}; there are ranks 0 to {}",
+         links_.rank(), what, bytes, peer, links_.size() - 1);
+  }
+  if (data == nullptr && bytes != 0) {
+    fail(ErrorCode::invalidUsage, "rank {}: MessageGroup::{} of {} bytes with rank {}: the buffer is a null pointer",
+         links_.rank(), what, bytes, peer);
+  }
+}
+
+MessageGroup& MessageGroup::send(void const* data, std::size_t bytes, int peer) {
+  check("send", data, bytes, peer);
+  auto const round = sends_[peer]++;
+  if (round >= rounds_.size()) rounds_.resize(round + 1);
+  rounds_[round].addSend(peer, data, bytes);
+  return *this;
+}
+
+MessageGroup& MessageGroup::recv(void* data, std::size_t bytes, int peer) {
+  check("recv", data, bytes, peer);
+  auto const round = recvs_[peer]++;
+  if (round >= rounds_.size()) rounds_.resize(round + 1);
+  rounds_[round].addRecv(peer, data, bytes);
+  return *this;
+}
+
+void MessageGroup::start(int blocks, int threads) {
+  auto const& layout = links_.deviceHandle().layout;
+  int const rank = links_.rank();
+  auto const rounds = std::exchange(rounds_, {});
+  sends_.clear();
+  recvs_.clear();
+  for (auto const& round : rounds) {
+    bool const sends = round.hasSend(rank);
+    bool const recvs = round.hasRecv(rank);
+    if (sends != recvs) {
+      fail(ErrorCode::invalidUsage,
+           "rank {}: MessageGroup::start: a {} with the own rank, and no {} that meets it in the group", rank,
+           sends ? "send" : "recv", sends ? "recv" : "send");
+    }
+    if (sends && round.send[rank].bytes != round.recv[rank].bytes) {
+      fail(ErrorCode::invalidUsage,
+           "rank {}: MessageGroup::start: {} bytes sent to the own rank, where {} are to be received", rank,
+           round.send[rank].bytes, round.recv[rank].bytes);
+    }
+  }
+  if (blocks < 0 || threads < 0 || (blocks != 0 && static_cast<std::uint32_t>(blocks) < layout.lanes)) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: MessageGroup::start with {} blocks of {} threads; give at least {} blocks, one for each lane, or 0",
+         rank, blocks, threads, layout.lanes);
+  }
+  auto const* const kernel =
+      KernelTable::instance().find({links_.device().kind, Collective::sendRecv, layout.lines != 0 ? "ll128" : "ll16",
+                                    DataType::uint8, ReduceOp::none, links_.size()});
+  if (kernel == nullptr) {
+    fail(ErrorCode::unsupported,
+         "rank {}: MessageGroup::start: this build of the library has no kernels for {} devices", rank,
+         nameOf(links_.device().kind));
+  }
+  if (threads != 0 && (static_cast<unsigned>(threads) % kernel->minThreads != 0 ||
+                       static_cast<unsigned>(threads) > kernel->maxThreads)) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: MessageGroup::start with blocks of {} threads; a multiple of {} up to {} is possible", rank, threads,
+         kernel->minThreads, kernel->maxThreads);
+  }
+  for (auto const& round : rounds) {
+    std::uint64_t largest = 0;
+    for (int peer = 0; peer < links_.size(); ++peer) {
+      if (round.hasSend(peer)) largest = std::max(largest, round.send[peer].bytes);
+      if (round.hasRecv(peer)) largest = std::max(largest, round.recv[peer].bytes);
+    }
+    auto shape = kernel->shape(static_cast<std::uint32_t>(links_.size()), largest / layout.lanes,
+                               static_cast<std::uint32_t>(links_.device().properties().multiprocessors));
+    // Whole teams of one block a lane, of which each serves one peer in each direction.
+    auto const teams = std::min(shape.blocks / layout.lanes, static_cast<std::uint32_t>(links_.size()) - 1);
+    shape.blocks = std::max(teams, 1u) * layout.lanes;
+    if (blocks != 0) shape.blocks = static_cast<unsigned>(blocks);
+    if (threads != 0) shape.threads = static_cast<unsigned>(threads);
+    shape.overlapPrevious = kernel->overlaps;
+    layout::TeamHandle const none{};
+    kernel->start(
+        {.stream = stream_, .team = none, .shape = shape, .links = &links_.deviceHandle(), .messages = &round});
+  }
+}
+
+std::shared_ptr<Algorithm> collectives_impl::messageRing() {
+  return std::make_shared<NativeAlgorithm>(
+      "messages", Collective::sendRecv,
+      NativeFunctions{.initialize = {},
+                      .contextKey = {},
+                      .makeContext = [](Communicator const& communicator, CollectiveCall const&)
+                          -> std::shared_ptr<void> { return std::make_shared<PointToPoint>(communicator); },
+                      .run =
+                          [](std::shared_ptr<void> const& context, CollectiveCall const& call, Stream const& stream) {
+                            auto const& links = *static_cast<PointToPoint const*>(context.get());
+                            auto const ahead = (links.rank() + 1) % links.size();
+                            auto const behind = (links.rank() + links.size() - 1) % links.size();
+                            MessageGroup(links, stream)
+                                .send(call.in, call.inBytes, ahead)
+                                .recv(call.out, call.outBytes, behind)
+                                .start(call.blocks, call.threads);
+                          },
+                      .refusal = [](Communicator const& communicator, CollectiveCall const& call) -> std::string {
+                        (void)checkCall(communicator, Collective::sendRecv, call);
+                        if (call.in == call.out && communicator.size() > 1 && call.inBytes != 0) {
+                          return "it does not work in place; give an output of its own";
+                        }
+                        return {};
+                      }});
+}
+
+}  // namespace mscclpp

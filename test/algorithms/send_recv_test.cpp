@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Messages between pairs of ranks: random patterns, sizes on both sides of every limit, calls of some ranks only, and
+// what goes wrong.
+#include "mscclpp/algorithms/send_recv.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "support/messages.hpp"
+
+using namespace mscclpp_test;
+
+namespace {
+
+// Small slots, so that messages take many chunks and rings go round.
+layout::PointToPointRequirement smallRings() {
+  return {.lanes = 2, .slots = 2, .stageBytes = 256, .packetBytes = 128, .packetLimit = 5000};
+}
+std::vector<std::int64_t> const sizes{0, 1, 7, 128, 1919, 1921, 3840, 4999, 5000, 5001, 8192, 20011};
+
+// The links that the tests' machine makes are those of whole lines.
+using Format = LL128;
+
+std::string errorOf(std::function<void()> const& call) {
+  try {
+    call();
+  } catch (Error const& error) {
+    return error.what();
+  }
+  return {};
+}
+
+void checkContains(std::string const& text, char const* part) {
+  CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+}
+
+}  // namespace
+
+TEST_CASE("random patterns of messages, one kernel after the other") {
+  for (int ranks : {1, 2, 3, 4, 7}) {
+    CAPTURE(ranks);
+    if (!canRun(ranks)) continue;
+    forEachRank(ranks, [&](Rank& rank) {
+      PointToPoint const links(rank.communicator, smallRings());
+      std::vector<std::unique_ptr<MessageBuffers>> calls;
+      for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+        auto const pattern = MessagePattern::random(rank.size, seed, sizes);
+        calls.push_back(std::make_unique<MessageBuffers>(rank, pattern, seed, seed % 2 == 0 ? 3 : 0));
+        // Ranks may launch different grids.
+        auto const blocks = 2u + static_cast<unsigned>((seed + static_cast<std::uint64_t>(rank.rank)) % 4);
+        startMessages<Format>(rank, links, *calls.back(), blocks, seed % 2 == 0 ? 64 : 32, seed > 2,
+                              1 + static_cast<int>(seed % 2));
+      }
+      rank.synchronize();
+      for (auto const& call : calls) call->check();
+      for (int peer = 0; peer < rank.size; ++peer) CHECK(links.undelivered(peer) == 0);
+    });
+  }
+}
+
+TEST_CASE("only the ranks of a message call") {
+  if (!canRun(3)) return;
+  forEachRank(3, [](Rank& rank) {
+    PointToPoint const links(rank.communicator, smallRings());
+    for (std::uint64_t call = 0; call < 6; ++call) {
+      int const from = static_cast<int>(call % 3);
+      int const to = static_cast<int>((call + 1 + call / 3) % 3);
+      if (rank.rank != from && rank.rank != to) continue;
+      MessagePattern pattern;
+      pattern.bytes.assign(3, std::vector<std::int64_t>(3, -1));
+      pattern.bytes[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)] =
+          700 * static_cast<std::int64_t>(call);
+      MessageBuffers const buffers(rank, pattern, call, 0);
+      startMessages<Format>(rank, links, buffers, 2, 32);
+      rank.communicator.synchronize(rank.stream);
+      buffers.check();
+    }
+    rank.synchronize();
+  });
+}
+
+TEST_CASE("a message of another size is refused where it is received") {
+  if (!canRun(2)) return;
+  forEachRank(2, [](Rank& rank) {
+    for (auto const& [sent, expected] : {std::pair<std::int64_t, std::int64_t>{100, 101}, {100, 9000}, {512, 0}}) {
+      // The sender needs no more room than there is, so only the receiver has something to say.
+      auto need = smallRings();
+      need.packetLimit = 200;
+      PointToPoint const links(rank.communicator, need);
+      MessagePattern pattern;
+      pattern.bytes = {{-1, rank.rank == 0 ? sent : expected}, {-1, -1}};
+      MessageBuffers const buffers(rank, pattern, 1, 0);
+      startMessages<Format>(rank, links, buffers, 2, 32);
+      auto const error = errorOf([&] { rank.communicator.synchronize(rank.stream); });
+      if (rank.rank == 1) {
+        checkContains(error, ("refused a message of " + std::to_string(sent) + " bytes from rank 0, where " +
+                              std::to_string(expected) + " are to be received")
+                                 .c_str());
+      }
+      rank.communicator.bootstrap()->barrier();
+    }
+  });
+}
+
+TEST_CASE("grids and formats that do not fit the links are refused") {
+  if (!canRun(1)) return;
+  forEachRank(1, [](Rank& rank) {
+    PointToPoint const links(rank.communicator, smallRings());
+    layout::Messages const none{};
+    auto const refusal = [&](auto kernel, unsigned blocks) {
+      launch(rank.stream, {.blocks = blocks, .threads = 32}, kernel, links.deviceHandle(), none, 1);
+      return errorOf([&] { rank.communicator.synchronize(rank.stream); });
+    };
+    checkContains(refusal(MessageKernel<LL128>{}, 1),
+                  "a grid of 1 blocks: messages take at least 2, one for each lane");
+    checkContains(refusal(MessageKernel<LL16>{}, 2), "messages by LL16 packets: the links were made for LL128");
+  });
+}
+
+TEST_CASE("what cannot be made is refused on all ranks") {
+  if (!canRun(2)) return;
+  forEachRank(2, [](Rank& rank) {
+    auto const refusal = [&](layout::PointToPointRequirement const& need, std::vector<int> ranks = {}) {
+      return errorOf([&] { PointToPoint const links(rank.communicator, need, std::move(ranks)); });
+    };
+    auto need = smallRings();
+    need.lanes = 0;
+    checkContains(refusal(need), "PointToPoint with lanes = 0; 1 to 1024 are possible");
+    need = smallRings();
+    if (rank.rank == 1) need.slots = 3;
+    checkContains(refusal(need), "all must ask for the same");
+    checkContains(refusal(smallRings(), {rank.rank, 9}), "9");
+    PointToPoint const links(rank.communicator, smallRings());
+    checkContains(errorOf([&] { (void)links.undelivered(2); }), "there are ranks 0 to 1");
+  });
+}
+
+TEST_CASE("what nobody has received is counted") {
+  if (!canRun(2)) return;
+  forEachRank(2, [](Rank& rank) {
+    PointToPoint const links(rank.communicator, smallRings());
+    MessagePattern pattern;
+    pattern.bytes = {{-1, 128}, {-1, -1}};
+    MessageBuffers buffers(rank, pattern, 1, 0);
+    if (rank.rank == 0) startMessages<Format>(rank, links, buffers, 2, 32);
+    rank.synchronize();
+    if (rank.rank == 0) CHECK(links.undelivered(1) == 1);
+    rank.communicator.bootstrap()->barrier();
+    if (rank.rank == 1) startMessages<Format>(rank, links, buffers, 2, 32);
+    rank.synchronize();
+    CHECK(links.undelivered(1 - rank.rank) == 0);
+    buffers.check();
+  });
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Messages and barriers from the host: groups, order, several rounds between one pair, bad input.
+#include "mscclpp/collectives/message_group.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mscclpp/collectives/algorithm_collection.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/sim/run.hpp"
+#include "mscclpp/sim/runtime.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+void onRanks(int ranks, std::function<void(Communicator const&, Stream const&)> const& body) {
+  if (Device::count(DeviceKind::sim) < ranks) sim::install({.devices = ranks});
+  sim::run({.ranks = ranks}, [&](sim::RankContext& context) {
+    Communicator const communicator(context.bootstrap(), Device{DeviceKind::sim, context.device()});
+    Stream const stream(communicator.device());
+    body(communicator, stream);
+  });
+}
+
+GpuBuffer<std::int32_t> filled(Device device, std::size_t count, std::int32_t first) {
+  std::vector<std::int32_t> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = first + static_cast<std::int32_t>(i);
+  GpuBuffer<std::int32_t> buffer(device, count);
+  copyToDevice(buffer, std::span<std::int32_t const>(values));
+  return buffer;
+}
+
+bool holds(GpuBuffer<std::int32_t> const& buffer, std::int32_t first) {
+  auto const values = copyToHost(buffer);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != first + static_cast<std::int32_t>(i)) return false;
+  }
+  return true;
+}
+
+std::string errorOf(std::function<void()> const& call) {
+  try {
+    call();
+  } catch (Error const& error) {
+    return error.what();
+  }
+  return {};
+}
+
+void checkContains(std::string const& text, std::string const& part) {
+  CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+}
+
+}  // namespace
+
+TEST_CASE("a ring, larger than the rings in device memory") {
+  onRanks(3, [](Communicator const& communicator, Stream const& stream) {
+    PointToPoint const links(communicator, {.lanes = 2, .slots = 2, .stageBytes = 4096, .packetLimit = 1000});
+    int const rank = communicator.rank();
+    auto const out = filled(communicator.device(), 20000, rank * 1000);
+    auto const in = filled(communicator.device(), 20000, -1000000);
+    int const ahead = (rank + 1) % 3;
+    int const behind = (rank + 2) % 3;
+    MessageGroup(links, stream).send(out.data(), out.bytes(), ahead).recv(in.data(), in.bytes(), behind).start();
+    communicator.synchronize(stream);
+    CHECK(holds(in, behind * 1000));
+    communicator.bootstrap()->barrier();
+  });
+}
+
+TEST_CASE("the i-th send meets the i-th recv, in groups of any shape") {
+  onRanks(2, [](Communicator const& communicator, Stream const& stream) {
+    PointToPoint const links(communicator);
+    auto const device = communicator.device();
+    std::vector<GpuBuffer<std::int32_t>> buffers;
+    for (std::int32_t i = 0; i < 4; ++i) {
+      buffers.push_back(filled(device, 100, communicator.rank() == 0 ? 1000 * i : -1000000));
+    }
+    MessageGroup group(links, stream);
+    for (std::size_t i = 0; i < 4; ++i) {
+      if (communicator.rank() == 0) {
+        group.send(buffers[i].data(), buffers[i].bytes(), 1);
+        if (i == 2) group.start();
+      } else {
+        group.recv(buffers[i].data(), buffers[i].bytes(), 0);
+        if (i == 0) group.start();
+      }
+    }
+    group.start();
+    group.start();  // nothing is left
+    communicator.synchronize(stream);
+    for (std::int32_t i = 0; i < 4; ++i) CHECK(holds(buffers[static_cast<std::size_t>(i)], 1000 * i));
+    communicator.bootstrap()->barrier();
+  });
+}
+
+TEST_CASE("messages to the own rank, and of no bytes") {
+  onRanks(2, [](Communicator const& communicator, Stream const& stream) {
+    PointToPoint const links(communicator);
+    int const rank = communicator.rank();
+    auto const out = filled(communicator.device(), 300, 7);
+    auto const in = filled(communicator.device(), 300, 0);
+    MessageGroup(links, stream)
+        .send(out.data(), out.bytes(), rank)
+        .recv(in.data(), in.bytes(), rank)
+        .send(nullptr, 0, 1 - rank)
+        .recv(nullptr, 0, 1 - rank)
+        .start();
+    communicator.synchronize(stream);
+    CHECK(holds(in, 7));
+    communicator.bootstrap()->barrier();
+  });
+}
+
+TEST_CASE("the collection sends round a ring, and meets at a barrier") {
+  onRanks(4, [](Communicator const& communicator, Stream const& stream) {
+    auto const algorithms = AlgorithmCollection::defaults();
+    int const rank = communicator.rank();
+    auto const out = filled(communicator.device(), 5000, rank * 10000);
+    auto const in = filled(communicator.device(), 5000, -1);
+    algorithms.execute(
+        Collective::sendRecv, communicator, stream,
+        {.in = out.data(), .out = in.data(), .inBytes = out.bytes(), .outBytes = in.bytes(), .type = DataType::int32});
+    algorithms.execute(Collective::barrier, communicator, stream, {});
+    communicator.synchronize(stream);
+    CHECK(holds(in, (rank + 3) % 4 * 10000));
+    checkContains(errorOf([&] {
+                    algorithms.execute(Collective::sendRecv, communicator, stream,
+                                       {.in = in.data(), .out = in.data(), .inBytes = 8, .outBytes = 8});
+                  }),
+                  "it does not work in place");
+    communicator.bootstrap()->barrier();
+  });
+}
+
+TEST_CASE("bad input is refused before anything is started") {
+  onRanks(2, [](Communicator const& communicator, Stream const& stream) {
+    PointToPoint const links(communicator, {.lanes = 2});
+    int const rank = communicator.rank();
+    auto const data = filled(communicator.device(), 10, 0);
+    MessageGroup group(links, stream);
+    auto const prefix = "rank " + std::to_string(rank) + ": MessageGroup::";
+    checkContains(errorOf([&] { group.send(data.data(), 8, 2); }),
+                  prefix + "send of 8 bytes with rank 2; there are ranks 0 to 1");
+    checkContains(errorOf([&] { group.recv(nullptr, 8, 0); }),
+                  prefix + "recv of 8 bytes with rank 0: the buffer is a null pointer");
+    checkContains(errorOf([&] { group.send(data.data(), 8, rank).start(); }), "no recv that meets it");
+    checkContains(errorOf([&] { group.send(data.data(), 8, rank).recv(data.data(), 4, rank).start(); }),
+                  "8 bytes sent to the own rank, where 4");
+    checkContains(errorOf([&] { group.start(1); }), "give at least 2 blocks, one for each lane");
+    checkContains(errorOf([&] { group.start(0, 33); }), "a multiple of 32 up to 512");
+    if (rank == 0) {
+      Stream const other({DeviceKind::sim, 1});
+      checkContains(errorOf([&] { MessageGroup(links, other); }),
+                    "the stream belongs to simulated device 1, the links to simulated device 0");
+    }
+    communicator.bootstrap()->barrier();
+  });
+}
