@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "mscclpp/algorithms/schedule/shares.hpp"
 #include "support/allreduce.hpp"
 
 using namespace mscclpp_test;
@@ -84,6 +85,13 @@ TEST_CASE("a partition that is used up exactly has no further round") {
     CHECK(more.at(64).valid == 1 - block);
     CHECK(more.at(64).exchanged == 1);
   }
+}
+
+TEST_CASE("shares of whole lines, the last of which are short or empty") {
+  auto const share = [](unsigned rank) { return shareOf<float>(40, 3, rank); };
+  CHECK((share(0).first == 0 && share(0).count == 32));
+  CHECK((share(1).first == 32 && share(1).count == 8));
+  CHECK((share(2).first == 40 && share(2).count == 0));
 }
 
 TEST_CASE("windows of a buffer") {
