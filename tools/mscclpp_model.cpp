@@ -4,7 +4,9 @@
 //
 //   mscclpp-model show                           the figures of a GPU, as JSON
 //   mscclpp-model check results.json...          prediction against what mscclpp-bench measured
-//   mscclpp-model plan --ranks=8 --collective=allgather     predicted times of every algorithm, by size
+//   mscclpp-model plan --ranks=8 --collective=allgather     predicted times of every algorithm, by size; with --output
+//   the
+//                                                fastest of each size as a page, beside what the links allow
 //
 // Exit status: 0, 1 where the median error of a check is above its limit, 2 bad use.
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,6 +23,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "exchange.hpp"
 #include "model_check.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/collectives/selection.hpp"
@@ -58,6 +62,13 @@ MachineModel modelOf(Options const& options) {
   return model;
 }
 
+void write(std::string const& path, std::string const& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw UsageError(fmt::format("--output={}: the file cannot be written", path));
+}
+
 int check(Options const& options) {
   auto const model = modelOf(options);
   bench::ModelCheck result;
@@ -72,12 +83,7 @@ int check(Options const& options) {
   }
   auto const text = result.markdown(model);
   std::fputs(text.c_str(), stdout);
-  if (!options.output.empty()) {
-    std::ofstream file(options.output);
-    file << text;
-    file.close();
-    if (!file) throw UsageError(fmt::format("--output={}: the file cannot be written", options.output));
-  }
+  if (!options.output.empty()) write(options.output, text);
   if (result.medianError() * 100 <= options.limit) return 0;
   fmt::print(
       stderr,
@@ -87,33 +93,83 @@ int check(Options const& options) {
   return statusBad;
 }
 
+struct PlanRow {
+  std::uint64_t bytes;
+  std::vector<AlgorithmPrediction> predictions;  // the fastest first
+  double bound;                                  // seconds that the busiest link takes for the bytes alone
+};
+
+std::vector<PlanRow> rowsOf(Options const& options, MachineModel const& model, Collective collective,
+                            std::uint64_t least, std::uint64_t most) {
+  auto const machine =
+      KernelTable::instance().has(DeviceKind::cuda) ? DeviceKind::cuda : DeviceKind::sim;  // their shapes are the same
+  std::vector<PlanRow> rows;
+  for (auto bytes = least; bytes <= most; bytes *= 4) {
+    SelectionRequest const request{.collective = collective,
+                                   .ranks = options.ranks,
+                                   .bytes = bytes,
+                                   .type = DataType::bfloat16,
+                                   .op = reduces(collective) ? ReduceOp::sum : ReduceOp::none,
+                                   .symmetric = true,
+                                   .machine = machine,
+                                   .device = model.device};
+    auto const linkRate = std::max(model.storeRate, model.copyRate);
+    rows.push_back({bytes, predictions(request, model),
+                    static_cast<double>(bytes) * bench::busFactor(collective, options.ranks) / linkRate});
+  }
+  return rows;
+}
+
+std::string planPage(Options const& options, MachineModel const& model,
+                     std::vector<std::pair<Collective, std::vector<PlanRow>>> const& plans) {
+  auto text = fmt::format(
+      "# Predictions for {} x {}\n\nNothing here was measured on {} of them: the cost model's times for the algorithm "
+      "that it "
+      "finds fastest, bfloat16, symmetric buffers. `bound` is the time that each link takes at {:.0f} GB/s for the "
+      "bytes that "
+      "it must carry, without any latency.\n",
+      options.ranks, model.device, options.ranks, std::max(model.storeRate, model.copyRate) / gigabyte);
+  for (auto const& [collective, rows] : plans) {
+    text += fmt::format(
+        "\n## {}\n\n| size | fastest | predicted, us | bound, us | bound / predicted |\n|---|---|---|---|---|\n",
+        nameOf(collective));
+    for (auto const& row : rows) {
+      if (row.predictions.empty()) continue;
+      auto const& best = row.predictions.front();
+      text += fmt::format("| {} | `{}` | {:.2f} | {:.2f} | {:.2f} |\n", bench::formatBytes(row.bytes), best.algorithm,
+                          best.seconds * 1e6, row.bound * 1e6, row.bound / best.seconds);
+    }
+  }
+  return text;
+}
+
 int plan(Options const& options) {
   auto const model = modelOf(options);
-  auto const collective = collectiveByName(options.collective);
-  if (!collective) throw UsageError(fmt::format("--collective={}: there is no such collective", options.collective));
+  std::vector<Collective> wanted(bench::timedCollectives.begin(), bench::timedCollectives.end());
+  if (options.collective != "all") {
+    auto const collective = collectiveByName(options.collective);
+    if (!collective) throw UsageError(fmt::format("--collective={}: there is no such collective", options.collective));
+    wanted = {*collective};
+  }
   auto const least = bench::parseBytes("--min-bytes", options.minBytes);
   auto const most = bench::parseBytes("--max-bytes", options.maxBytes);
   if (most < least) {
     throw UsageError(fmt::format("--min-bytes={} is more than --max-bytes={}", options.minBytes, options.maxBytes));
   }
-  auto const machine =
-      KernelTable::instance().has(DeviceKind::cuda) ? DeviceKind::cuda : DeviceKind::sim;  // their shapes are the same
-  fmt::print("{}, {} ranks, {} in microseconds, the fastest first\n", model.device, options.ranks, options.collective);
-  for (auto bytes = least; bytes <= most; bytes *= 4) {
-    SelectionRequest const request{.collective = *collective,
-                                   .ranks = options.ranks,
-                                   .bytes = bytes,
-                                   .type = DataType::bfloat16,
-                                   .op = reduces(*collective) ? ReduceOp::sum : ReduceOp::none,
-                                   .symmetric = true,
-                                   .machine = machine,
-                                   .device = model.device};
-    std::vector<std::string> cells;
-    for (auto const& prediction : predictions(request, model)) {
-      cells.push_back(fmt::format("{} {:.2f}", prediction.algorithm, prediction.seconds * 1e6));
+  std::vector<std::pair<Collective, std::vector<PlanRow>>> plans;
+  for (auto collective : wanted) plans.emplace_back(collective, rowsOf(options, model, collective, least, most));
+  for (auto const& [collective, rows] : plans) {
+    fmt::print("{}, {} ranks, {} in microseconds, the fastest first\n", model.device, options.ranks,
+               nameOf(collective));
+    for (auto const& row : rows) {
+      std::vector<std::string> cells;
+      for (auto const& prediction : row.predictions) {
+        cells.push_back(fmt::format("{} {:.2f}", prediction.algorithm, prediction.seconds * 1e6));
+      }
+      fmt::print("{:>6}  {}\n", bench::formatBytes(row.bytes), fmt::join(cells, ", "));
     }
-    fmt::print("{:>6}  {}\n", bench::formatBytes(bytes), fmt::join(cells, ", "));
   }
+  if (!options.output.empty()) write(options.output, planPage(options, model, plans));
   return 0;
 }
 
@@ -129,7 +185,8 @@ int run(int argc, char** argv) {
   comparing->add_option("--output", options.output, "also write the table to this file");
   comparing->add_option("--limit", options.limit, "largest median error, in percent; default 15");
   auto* const planning = app.add_subcommand("plan", "predicted times of every algorithm, by size");
-  planning->add_option("--collective", options.collective, "default allreduce");
+  planning->add_option("--collective", options.collective, "or all; default allreduce");
+  planning->add_option("--output", options.output, "also write the fastest of each size as a page");
   planning->add_option("--ranks", options.ranks, "default 4")->check(CLI::Range(1, maxTeamSize));
   planning->add_option("--min-bytes", options.minBytes, "of the larger buffer; default 1K");
   planning->add_option("--max-bytes", options.maxBytes, "default 1G");

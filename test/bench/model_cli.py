@@ -67,6 +67,20 @@ class Model(unittest.TestCase):
         result = run(MODEL, f"--model={self.saved(figures)}", "check", self.results, "--limit=90")
         self.assertEqual(result.returncode, 0, result.stderr)
 
+    def test_plan_writes_a_page_of_all_collectives_with_bounds(self):
+        result = run(MODEL, "plan", "--ranks=8", "--collective=all", "--min-bytes=64M", "--max-bytes=64M",
+                     f"--output={self.path('plan.md')}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(self.path("plan.md"), encoding="utf-8") as file:
+            page = file.read()
+        self.assertIn("Nothing here was measured on 8 of them", page)
+        self.assertEqual(page.count("| 64M |"), 8, page)
+        figures = self.figures()["parameters"]
+        rate = max(figures["store_gbps"], figures["copy_gbps"])
+        cells = page.split("## allreduce")[1].split("| 64M |")[1].split("|")
+        self.assertAlmostEqual(float(cells[2]), 2 * 7 / 8 * 64 * 2**20 / rate / 1e3, delta=0.01)
+        self.assertGreater(float(cells[1]), float(cells[2]))
+
     def test_plan_lists_algorithms_by_size(self):
         result = run(MODEL, "plan", "--ranks=8", "--collective=allgather", "--min-bytes=1K", "--max-bytes=1G")
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -14,6 +14,8 @@ inline namespace MSCCLPP_BACKEND {
 
 template <class P>
 struct MessageKernel {
+  static constexpr unsigned maxThreads = 512;
+
   MSCCLPP_DEVICE void operator()(layout::PointToPointHandle const& links, layout::Messages const& messages) const {
     SendRecv<P>{links}(thisGrid(), messages);
   }

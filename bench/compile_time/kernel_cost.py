@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What each composition of each collective costs: registers, stack and shared memory of its kernel, and the time to
+# compile it, against the budget in budget.json.
+#
+#   kernel_cost.py --nvcc=NVCC --cxx=COMPILER [--include=FOLDER]... [--architecture=90] [--only=SUBSTRING]... [--write=FILE]
+#
+# One source per composition, with one kernel for bfloat16 (bytes where data is only moved) and any number of ranks. The
+# time is processor time beyond that of the headers alone.
+"""Measures what kernels cost and compares it with a budget."""
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+HEADERS = """#include "mscclpp/algorithms/catalogue.hpp"
+#include "mscclpp/algorithms/send_recv.hpp"
+#include "mscclpp/algorithms/tuning.hpp"
+using namespace mscclpp;
+"""
+
+# Collective, list of compositions, the type it makes of one, element.
+FAMILIES = (
+    ("allreduce", "AllReduceCompositions", "AllReduce<C::Schedule, C::Transport, Sum>", "bf16"),
+    ("allreduce", "AllReduceDirectCompositions", "AllReduce<C::Schedule, C::Transport, Sum>", "bf16"),
+    ("reducescatter", "ReduceCompositions", "ReduceScatter<C::Schedule, C::Transport, Sum>", "bf16"),
+    ("reduce", "ReduceCompositions", "Reduce<C::Schedule, C::Transport, Sum>", "bf16"),
+    ("allgather", "MoveCompositions", "AllGather<C::Schedule, C::Transport>", "std::uint8_t"),
+    ("alltoall", "MoveCompositions", "AllToAll<C::Schedule, C::Transport>", "std::uint8_t"),
+    ("broadcast", "MoveCompositions", "Broadcast<C::Schedule, C::Transport>", "std::uint8_t"),
+    ("gather", "MoveCompositions", "Gather<C::Schedule, C::Transport>", "std::uint8_t"),
+    ("scatter", "MoveCompositions", "Scatter<C::Schedule, C::Transport>", "std::uint8_t"),
+)
+
+KERNEL = """
+using C = %s::At<%d>;
+using Composed = %s;
+using T = %s;
+__global__ void __launch_bounds__(512) measured(T const* in, T* out, std::size_t count, int root, __grid_constant__ const DeviceTeam team,
+                         __grid_constant__ const layout::WindowHandle inWindow,
+                         __grid_constant__ const layout::WindowHandle outWindow) {
+  if constexpr (needsInWindow<Composed> || needsOutWindow<Composed>) {
+    DirectKernel<Composed, T>{}(in, out, count, root, team, inWindow, outWindow);
+  } else {
+    CollectiveKernel<Composed, T>{}(in, out, count, root, team);
+  }
+}
+static_assert(impl::sharedBytesOf<C::Transport> == %s);
+"""
+
+MESSAGES = """
+__global__ void __launch_bounds__(512) measured(__grid_constant__ const layout::PointToPointHandle links,
+                         __grid_constant__ const layout::Messages messages) {
+  SendRecv<%s>{links}(thisGrid(), messages);
+}
+"""
+
+
+@dataclasses.dataclass
+class Cost:
+    """Of one kernel."""
+    collective: str
+    algorithm: str
+    registers: int
+    stack: int
+    shared: int
+    seconds: float
+
+
+def run(command):
+    """Output and processor time of a command that must succeed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode != 0:
+        raise SystemExit(f"error: {' '.join(command)}\n{done.stdout}")
+    return done.stdout, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def catalogue(cxx, folders, work):
+    """{list: [(name, dynamic shared bytes)]}, as the headers have them."""
+    lists = sorted({family[1] for family in FAMILIES})
+    text = "#include <cstdio>\n" + HEADERS + "int main() {\n"
+    for one in lists:
+        text += (f'  {one}::forEach([]<class C>() {{ std::printf("{one} %.*s %zu\\n", int(C::name.size()), '
+                 "C::name.data(), impl::sharedBytesOf<typename C::Transport>); });\n")
+    text += "}\n"
+    source, program = os.path.join(work, "names.cpp"), os.path.join(work, "names")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(text)
+    run([cxx, "-std=c++20", *folders, source, "-o", program])
+    found = {one: [] for one in lists}
+    for line in run([program])[0].splitlines():
+        one, name, shared = line.split()
+        found[one].append((name, int(shared)))
+    return found
+
+
+def units(known):
+    """(collective, algorithm, dynamic shared bytes, source) of everything that is measured."""
+    for collective, compositions, composed, element in FAMILIES:
+        for index, (name, shared) in enumerate(known[compositions]):
+            yield collective, name, shared, HEADERS + KERNEL % (compositions, index, composed, element, shared)
+    for name, packets in (("ll16", "LL16"), ("ll128", "LL128")):
+        yield "sendrecv", name, 0, HEADERS + MESSAGES % packets
+
+
+def compile_unit(command, source, work):
+    """Registers, stack, static shared bytes and processor time."""
+    path = os.path.join(work, "unit.cu")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(source)
+    output, seconds = run([*command, "-c", path, "-o", os.path.join(work, "unit.o")])
+    used = re.search(r"Used (\d+) registers", output)
+    stack = re.search(r"Function properties for \S*measured\S*\n\s*(\d+) bytes stack frame", output)
+    shared = re.search(r"(\d+) bytes smem", output)
+    number = lambda match: int(match.group(1)) if match else 0
+    return number(used), number(stack), number(shared), seconds
+
+
+def measure(arguments, folders):
+    """Costs of all units that are asked for."""
+    command = [arguments.nvcc, "-std=c++20", "-O2", f"-arch=sm_{arguments.architecture}", "-Xptxas=-v", *folders]
+    costs = []
+    with tempfile.TemporaryDirectory(prefix="mscclpp-kernel-cost-") as work:
+        headers = compile_unit(command, HEADERS, work)[3]
+        for collective, algorithm, dynamic, source in units(catalogue(arguments.cxx, folders, work)):
+            if arguments.only and not any(part in f"{collective}/{algorithm}" for part in arguments.only):
+                continue
+            registers, stack, shared, seconds = compile_unit(command, source, work)
+            costs.append(Cost(collective, algorithm, registers, stack, shared + dynamic, max(0.0, seconds - headers)))
+            print(f"{collective:14} {algorithm:20} {registers:4} registers {stack:5} B stack {shared + dynamic:7} B shared "
+                  f"{costs[-1].seconds:6.2f} s", flush=True)
+    return costs
+
+
+def excesses(costs, budget):
+    """Sentences about what is over its budget."""
+    for cost in costs:
+        key = f"{cost.collective}/{cost.algorithm}"
+        limits = {**budget["all"], **budget.get(cost.algorithm, {})}
+        for what, value, unit in (("registers", cost.registers, ""), ("stack", cost.stack, " B"),
+                                  ("shared", cost.shared, " B"), ("seconds", cost.seconds, " s")):
+            if value > limits[what]:
+                yield f"{key}: {what} {value:g}{unit}, budget {limits[what]:g}{unit}"
+
+
+def page(costs, budget, arguments):
+    """The table, in Markdown."""
+    version = run([arguments.nvcc, "--version"])[0].split("release ")[-1].split(",")[0]
+    limits = budget["all"]
+    lines = [
+        "# What the kernels cost",
+        "",
+        f"Written by `bench/compile_time/kernel_cost.py`: nvcc {version}, sm_{arguments.architecture}, bfloat16 sums, or bytes "
+        "where data is only moved, for any number of ranks, in blocks of up to 512 threads; a user's own epilogue comes on top. Seconds are processor time "
+        "beyond that of the headers. Budget, unless `budget.json` says otherwise: "
+        f"{limits['registers']} registers, {limits['stack']} bytes of stack, {limits['shared']} bytes of shared memory, "
+        f"{limits['seconds']} s.",
+        "",
+        "| collective | algorithm | registers | stack, bytes | shared memory, bytes | compile time, s |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [f"| {c.collective} | `{c.algorithm}` | {c.registers} | {c.stack} | {c.shared} | {c.seconds:.1f} |" for c in costs]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nvcc", default="nvcc")
+    parser.add_argument("--cxx", default="c++")
+    parser.add_argument("--include", action="append", default=[], help="further include folders (the generated one)")
+    parser.add_argument("--architecture", default="90")
+    parser.add_argument("--only", action="append", default=[], help="only where collective/algorithm contains this")
+    parser.add_argument("--write", help="write the table as a page")
+    arguments = parser.parse_args()
+    folders = [f"-I{folder}" for folder in [os.path.join(ROOT, "include"), *arguments.include] if folder]
+    with open(os.path.join(HERE, "budget.json"), encoding="utf-8") as file:
+        budget = json.load(file)["kernels"]
+    costs = measure(arguments, folders)
+    if not costs:
+        raise SystemExit("error: nothing is called like that")
+    over = list(excesses(costs, budget))
+    for sentence in over:
+        print(f"OVER BUDGET: {sentence}")
+    if arguments.write:
+        with open(arguments.write, "w", encoding="utf-8") as file:
+            file.write(page(costs, budget, arguments))
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
