@@ -2,9 +2,10 @@
 //
 // Each collective as a kernel of its own, called alike.
 //
-//   launch(stream, shape, CollectiveKernel<AllGather<OneExchange, PacketTransport<LL16>>, T>{}, in, out, count, root,
-//   team) launch(stream, shape, DirectKernel<AllGather<Push, PeerMemory<>>, T>{}, in, out, count, root, team, inWindow,
-//          outWindow)
+//   launch(stream, shape, CollectiveKernel<AllGather<OneExchange, PacketTransport<LL16>>, T>{},
+//          in, out, count, root, team)
+//   launch(stream, shape, DirectKernel<AllGather<Push, PeerMemory<>>, T>{},
+//          in, out, count, root, team, inWindow, outWindow)
 //
 // `count` is the number of elements of the smaller buffer: of one rank's part where one buffer holds a part for every
 // rank. `root` matters where there is one. DirectKernel's windows are symmetric memory in which `in` and `out` lie, at

@@ -2,10 +2,10 @@
 //
 // Barriers wider than a block. Both order memory: what any thread wrote before it, every thread sees after it.
 //
-//   gridBarrier(team, grid)   all blocks of this kernel, which must be resident together; one atomic per block and a
-//   poll teamBarrier(team, blocks) every rank of the team, block by block: block b meets block b of each peer; one
-//   release
-//                             store per peer and a poll. Counts as a round of the team.
+//   gridBarrier(team, grid)     all blocks of this kernel, which must be resident together; one atomic per block and
+//                               a poll
+//   teamBarrier(team, blocks)   every rank of the team, block by block: block b meets block b of each peer; one release
+//                               store per peer and a poll. Counts as a round of the team
 // All threads of the blocks call.
 #pragma once
 
