@@ -40,6 +40,8 @@ TEST_CASE("stores") {
   explored<AllGather<Push, Stores, 2>>(whole);
   explored<AllToAll<Push, Stores>>(ragged);
   explored<Broadcast<Push, Stores>>(ragged);
+  explored<Broadcast<Push, Stores>>(shifted);
+  explored<Broadcast<Push, Stores>>({.ranks = 1, .counts = {77}, .blocks = 2, .threads = 32});
   explored<Scatter<Push, Stores>>(ragged);
   explored<Gather<Push, Stores>>(shifted);
 }

@@ -7,7 +7,9 @@
 #include "explored.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/device_handle.hpp"
+#include "mscclpp/device/symmetric_view.hpp"
 #include "mscclpp/host/memory_channel.hpp"
+#include "mscclpp/host/memory_window.hpp"
 #include "support/allreduce.hpp"
 
 using namespace mscclpp_test;
@@ -116,6 +118,57 @@ TEST_CASE("ranges of a channel") {
       communicator.bootstrap()->barrier();
     });
   }
+}
+
+namespace {
+
+struct ViewKernel {
+  MSCCLPP_DEVICE void operator()(layout::WindowHandle const& window, std::uint64_t offset, std::size_t count, int ranks,
+                                 layout::Watch* watch) const {
+    if (thisBlock().rank() == 0) SymmetricView<float>(window, offset, count).check(watch, ranks);
+  }
+};
+
+struct RootKernel {
+  MSCCLPP_DEVICE void operator()(DeviceTeam const& team, int root) const {
+    if (thisBlock().rank() == 0) requireRoot(team, root);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("views of symmetric memory, and roots") {
+  struct Case {
+    std::uint64_t offset;
+    std::size_t count;
+    int ranks;
+    char const* refusal;
+  };
+  std::vector<Case> const cases{{16, 60, 2, ""},
+                                {0, 64, 2, ""},
+                                {16, 61, 2, "a view up to byte 260 of a symmetric window of 256"},
+                                {0, 64, 3, "a symmetric window of 2 ranks with a team of 3"}};
+  std::vector<std::pair<int, std::string>> const roots{
+      {0, ""}, {1, ""}, {2, "root 2: the team has ranks 0 to 1"}, {-1, "root -1: the team has ranks 0 to 1"}};
+  forEachRank(2, [&](Rank& rank) {
+    Team const team(rank.communicator, {.blocks = 1});
+    GpuBuffer<float> const buffer(rank.device, 64);
+    MemoryWindow const window(rank.communicator, buffer.data(), buffer.bytes());
+    auto const ended = [&](std::string const& refusal) {
+      auto const text = reportOf(rank);
+      CHECK_MESSAGE((refusal.empty() ? text.empty() : contains(text, refusal)), text);
+    };
+    for (auto const& test : cases) {
+      launch(rank.stream, {.blocks = 1, .threads = 32}, ViewKernel{}, window.deviceHandle(), test.offset, test.count,
+             test.ranks, rank.communicator.watch());
+      ended(test.refusal);
+    }
+    for (auto const& [root, refusal] : roots) {
+      launch(rank.stream, {.blocks = 1, .threads = 32}, RootKernel{}, team.deviceHandle(), root);
+      ended(refusal);
+    }
+    rank.communicator.bootstrap()->barrier();
+  });
 }
 
 namespace {
