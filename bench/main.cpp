@@ -142,6 +142,9 @@ class Program {
                                                 commandLine_.options.inPlace ? ", in place" : "")},
                      {"ranks", session_.description()},
                      {"seed", fmt::format("{}", session_.seed())}};
+    if (auto left = leftOutOf(commandLine_.options, session_.facts()); !left.empty()) {
+      report_.facts.emplace_back("left out", std::move(left));
+    }
     if (report_.peers) report_.facts.emplace_back("NCCL", session_.ncclVersion());
     for (auto const& [what, value] : report_.facts) ::benchmark::AddCustomContext(what, value);
   }

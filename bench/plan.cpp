@@ -138,14 +138,15 @@ class Planner {
     item.algorithmName = algorithm;
     auto const* const kernel = kernelOf(item, facts_);
     return kernel != nullptr && (facts_.wholeLines || !kernel->needsWholeLines) &&
-           (!options_.inPlace || kernel->inPlace);
+           (facts_.noMulticast.empty() || !kernel->multicast) && (!options_.inPlace || kernel->inPlace);
   }
 
   // Where a number of threads was asked for.
   bool fits(Case item, std::string const& algorithm) const {
     item.algorithmName = algorithm;
     auto const& kernel = *kernelOf(item, facts_);
-    return !options_.threads || (*options_.threads >= kernel.minThreads && *options_.threads <= kernel.maxThreads);
+    return (!options_.threads || (*options_.threads >= kernel.minThreads && *options_.threads <= kernel.maxThreads)) &&
+           (!options_.blocks || *options_.blocks >= kernel.minBlocks);
   }
 
   std::vector<std::string> algorithmsFor(Case const& blank) const {
@@ -173,6 +174,13 @@ class Planner {
             fmt::format("--algorithm={} has packets that are too small for --dtype={}; choose one with ll16, ll128 or "
                         "memory",
                         name, nameOf(blank.type)));
+      }
+      if (auto item = blank; !facts_.noMulticast.empty()) {
+        item.algorithmName = name;
+        if (kernelOf(item, facts_)->multicast) {
+          throw UsageError(
+              fmt::format("--algorithm={} goes through the switch between the devices: {}", name, facts_.noMulticast));
+        }
       }
       if (options_.inPlace && !possible(blank, name)) {
         throw UsageError(
@@ -243,6 +251,10 @@ class Planner {
       throw UsageError(
           fmt::format("--threads={}: {} needs at least {}", item.shape.threads, algorithm, kernel.minThreads));
     }
+    if (item.shape.blocks < kernel.minBlocks) {
+      throw UsageError(
+          fmt::format("--blocks={}: {} needs at least {}", item.shape.blocks, algorithm, kernel.minBlocks));
+    }
     if (item.shape.threads > kernel.maxThreads) {
       throw UsageError(
           fmt::format("--threads={}: {} takes at most {}", item.shape.threads, algorithm, kernel.maxThreads));
@@ -273,6 +285,24 @@ Kernel const* kernelOf(Case const& item, WorldFacts const& facts) {
 }
 
 std::vector<Case> planCases(Options const& options, WorldFacts const& facts) { return Planner(options, facts).plan(); }
+
+std::string leftOutOf(Options const& options, WorldFacts const& facts) {
+  if (facts.noMulticast.empty()) return {};
+  std::vector<std::string> names;
+  for (auto collective : options.collectives) {
+    for (auto const& name : everyAlgorithm(facts.machine, collective)) {
+      bool through = false;
+      for (auto type : dataTypes) {
+        auto const* const kernel =
+            KernelTable::instance().find({facts.machine, collective, name, tableType(collective, type),
+                                          reduces(collective) ? ReduceOp::sum : ReduceOp::none, facts.ranks});
+        through = through || (kernel != nullptr && kernel->multicast);
+      }
+      if (through && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  return names.empty() ? std::string() : fmt::format("{}: {}", fmt::join(names, ", "), facts.noMulticast);
+}
 
 layout::WorkspaceRequirement requirementOf(std::vector<Case> const& cases, WorldFacts const& facts) {
   layout::WorkspaceRequirement total{.blocks = 1};

@@ -23,6 +23,7 @@ struct WorldFacts {
   std::string device{};    // product name of rank 0's
   bool wholeLines = true;  // all links deliver 128-byte lines whole
   std::uint32_t maxBlocks = maxAllReduceBlocks;
+  std::string noMulticast{};  // why nothing can go through a switch between the devices; empty where it can
 };
 
 struct Case {
@@ -54,6 +55,9 @@ struct Case {
 
 // The kernel of one of our cases; null where there is none. Collectives that move data have one for all types.
 Kernel const* kernelOf(Case const& item, WorldFacts const& facts);
+
+// Algorithms of the options' collectives that cannot run here, and why; empty where all can.
+std::string leftOutOf(Options const& options, WorldFacts const& facts);
 
 // Throws UsageError where the options leave nothing to run, or name what the machine or the type does not allow.
 std::vector<Case> planCases(Options const& options, WorldFacts const& facts);

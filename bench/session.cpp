@@ -24,6 +24,7 @@
 #include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/local_bootstrap.hpp"
 #include "mscclpp/host/memory_window.hpp"
+#include "mscclpp/host/multicast.hpp"
 #include "mscclpp/host/team.hpp"
 #include "nccl_peer.hpp"
 #include "rank_pool.hpp"
@@ -225,6 +226,7 @@ struct Session::Impl {
       std::uint64_t seed;
       std::uint32_t maxBlocks;
       std::uint32_t wholeLines;
+      std::array<char, 256> noMulticast{};
     };
     Own mine{.digest = digest,
              .seed = seed,
@@ -232,6 +234,8 @@ struct Session::Impl {
              .wholeLines = rank.communicator->linesArriveWhole() ? 1u : 0u};
     auto const name = rank.device().properties().name;
     std::copy_n(name.begin(), std::min(name.size(), mine.device.size() - 1), mine.device.begin());
+    auto const why = whyNoMulticast(rank.device());
+    std::copy_n(why.begin(), std::min(why.size(), mine.noMulticast.size() - 1), mine.noMulticast.begin());
     auto const all = gather(*rank.bootstrap, mine);
     for (std::size_t other = 0; other < all.size(); ++other) {
       if (all[other].digest == digest) continue;
@@ -244,14 +248,16 @@ struct Session::Impl {
     for (auto const& other : all) {
       facts.maxBlocks = std::min(facts.maxBlocks, other.maxBlocks);
       facts.wholeLines = facts.wholeLines && other.wholeLines != 0;
+      if (facts.noMulticast.empty()) facts.noMulticast = other.noMulticast.data();
     }
   }
 
   void prepare(std::vector<Case> const& cases) {
     std::uint64_t bytes = 0;
     std::uint64_t symmetricBytes = 0;
-    bool second = false;   // a buffer apart from the input
-    bool windows = false;  // buffers that peers' kernels reach
+    bool second = false;     // a buffer apart from the input
+    bool windows = false;    // buffers that peers' kernels reach
+    bool multicast = false;  // by the switch as well
     unsigned sideStreams = 0;
     for (auto const& item : cases) {
       bytes = std::max(bytes, item.bytes());
@@ -260,6 +266,7 @@ struct Session::Impl {
       if (item.own()) {
         auto const& kernel = *kernelOf(item, facts);
         windows = windows || kernel.inputWindow || kernel.outputWindow;
+        multicast = multicast || ((kernel.inputWindow || kernel.outputWindow) && kernel.multicast);
         sideStreams = std::max(sideStreams, kernel.sideStreams);
       }
       auto& period = periods[item.type];
@@ -280,8 +287,11 @@ struct Session::Impl {
       }
       rank.source = DeviceMemory(rank.device(), room);
       for (int i = 0; i < (second ? 2 : 1); ++i) {
-        rank.buffers[i] = DeviceMemory(rank.device(), room);
-        if (windows) rank.windows[i].emplace(*rank.communicator, rank.buffers[i].data(), rank.buffers[i].bytes());
+        rank.buffers[i] = DeviceMemory(rank.device(), room, multicast ? MemoryKind::shareable : MemoryKind::standard);
+        if (windows) {
+          rank.windows[i].emplace(*rank.communicator, rank.buffers[i].data(), rank.buffers[i].bytes(),
+                                  std::vector<int>{}, multicast);
+        }
       }
       while (rank.sideStreams.size() < sideStreams) rank.sideStreams.emplace_back(rank.device());
       rank.staging = std::make_unique<Staging>(rank.device());

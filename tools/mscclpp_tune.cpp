@@ -28,6 +28,7 @@
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/launcher.hpp"
+#include "mscclpp/host/multicast.hpp"
 #include "mscclpp/host/ranks.hpp"
 #include "options.hpp"
 #include "tune_search.hpp"
@@ -119,8 +120,8 @@ class Tuner {
         profile_(profile),
         stream_(communicator.device()),
         timer_(machine.makeTimer(stream_)),
-        in_(communicator.device(), options.maxBytes),
-        out_(communicator.device(), options.maxBytes) {
+        in_(communicator.device(), options.maxBytes, kindFor(communicator.device())),
+        out_(communicator.device(), options.maxBytes, kindFor(communicator.device())) {
     algorithms_.setProfile(nullptr);
     subject_ = {communicator.device().properties().name, communicator.size(), wholeLines()};
   }
@@ -145,6 +146,11 @@ class Tuner {
   }
 
  private:
+  // Such as a switch between the devices can be bound to, where there is one.
+  static MemoryKind kindFor(Device device) {
+    return isNvlsSupported(device) ? MemoryKind::shareable : MemoryKind::standard;
+  }
+
   bool wholeLines() const {
     std::vector<std::uint8_t> all(static_cast<std::size_t>(communicator_.size()), 0);
     all[static_cast<std::size_t>(communicator_.rank())] = communicator_.linesArriveWhole() ? 1 : 0;

@@ -27,6 +27,10 @@ constexpr std::array aliases{
     Alias{Collective::allReduce, "default_allreduce_packet", "twoshot_ll16"},
     Alias{Collective::allReduce, "default_allreduce_rsag_pipeline", "twoshot_memory"},
     Alias{Collective::allReduce, "default_allreduce_rsag_zero_copy", "pull"},
+    Alias{Collective::allReduce, "default_allreduce_nvls_packet", "nvls_packet"},
+    Alias{Collective::allReduce, "default_allreduce_nvls_zero_copy", "nvls_zero_copy"},
+    Alias{Collective::allReduce, "default_allreduce_nvls_warp_pipeline", "nvls_warp_pipeline"},
+    Alias{Collective::allReduce, "default_allreduce_nvls_block_pipeline", "nvls_block_pipeline"},
     Alias{Collective::allGather, "default_allgather_fullmesh", "memory"},
     Alias{Collective::allGather, "default_allgather_fullmesh2", "push"},
 };

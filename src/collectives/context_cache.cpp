@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <set>
+#include <string>
 
 #include "host/format.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
@@ -32,7 +34,7 @@ std::vector<Message> gather(Bootstrap& bootstrap, Message const& mine) {
 // Sizes at which workspaces grow, so that they are replaced a few times at most.
 layout::WorkspaceRequirement rounded(layout::WorkspaceRequirement const& need, std::uint32_t blocks) {
   auto const up = [](std::uint64_t bytes) { return bytes == 0 ? 0 : std::bit_ceil(bytes); };
-  return {std::max(need.blocks, blocks), up(need.packetBytes), up(need.lineBytes), up(need.stageBytes)};
+  return {std::max(need.blocks, blocks), up(need.packetBytes), up(need.lineBytes), up(need.stageBytes), need.multicast};
 }
 
 }  // namespace
@@ -42,7 +44,9 @@ ContextCache::ContextCache(Communicator const& communicator)
   struct Own {
     std::uint64_t wholeLines;
     std::uint64_t maxBlocks;
+    std::uint64_t multicast;
     char device[112];
+    char busId[32];
   };
   Own own{};
   own.wholeLines = communicator.linesArriveWhole() ? 1 : 0;
@@ -50,9 +54,18 @@ ContextCache::ContextCache(Communicator const& communicator)
   communicator.device().properties().name.copy(own.device, sizeof own.device - 1);
   facts_.maxBlocks = static_cast<std::uint32_t>(own.maxBlocks);
   facts_.device = own.device;
+  facts_.noMulticast = whyNoMulticast(communicator.device());
+  own.multicast = facts_.noMulticast.empty() ? 1 : 0;
+  communicator.device().properties().busId.copy(own.busId, sizeof own.busId - 1);
+  std::set<std::string> gpus;
   for (auto const& other : gather(*communicator.bootstrap(), own)) {
     facts_.wholeLines = facts_.wholeLines && other.wholeLines != 0;
     facts_.maxBlocks = std::min(facts_.maxBlocks, static_cast<std::uint32_t>(other.maxBlocks));
+    if (other.multicast == 0 && facts_.noMulticast.empty()) {
+      facts_.noMulticast = "not every rank's device can take part; see isNvlsSupported() on each";
+    }
+    bool const again = other.busId[0] != 0 && !gpus.insert(other.busId).second;
+    if (again && facts_.noMulticast.empty()) facts_.noMulticast = "ranks share a GPU, which takes part once only";
     if (std::strncmp(own.device, other.device, sizeof own.device) != 0) facts_.device.clear();
   }
 }
@@ -119,7 +132,7 @@ void ContextCache::dropDeadWindows() {
   for (auto* base : dead) windows_.erase(base);
 }
 
-WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std::size_t bytes) {
+WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std::size_t bytes, bool multicast) {
   auto const allocation = machine_.allocationOf(pointer);
   auto* const base = static_cast<std::byte*>(allocation.base);
   auto const offset = static_cast<std::uint64_t>(static_cast<std::byte const*>(pointer) - base);
@@ -134,7 +147,13 @@ WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std:
   auto* found = windows_.find(base);
   if (found != nullptr && found->allocation == allocation.id) {
     found->inGraph = found->inGraph || capturing;
-    return {&found->memory->deviceHandle(), offset};
+    if (!multicast || found->memory->deviceHandle().multicast != nullptr)
+      return {&found->memory->deviceHandle(), offset};
+    if (found->multicast == nullptr) {
+      found->multicast =
+          std::make_unique<MemoryWindow>(communicator_, base, found->memory->size(), std::vector<int>{}, true);
+    }
+    return {&found->multicast->deviceHandle(), offset};
   }
   dropDeadWindows();
   makeRoom(windows_, limits_.windows, capturing, [](Window const& old) { return !old.inGraph; });
@@ -154,8 +173,9 @@ WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std:
          "start and rank {}'s {} bytes; allocate them alike on all ranks, or leave `symmetric` out",
          rank, all[0].offset, other, all[other].offset);
   }
-  auto& made =
-      windows_.insert(base, {allocation.id, std::make_unique<MemoryWindow>(communicator_, base, common), capturing});
+  auto& made = windows_.insert(
+      base, {allocation.id, std::make_unique<MemoryWindow>(communicator_, base, common, std::vector<int>{}, multicast),
+             nullptr, capturing});
   return {&made.memory->deviceHandle(), offset};
 }
 

@@ -29,11 +29,13 @@ struct SharedFacts {
   bool wholeLines = true;       // all links of all ranks
   std::uint32_t maxBlocks = 1;  // that the default launch shapes use
   std::string device;           // product name; empty where the ranks' differ
+  std::string noMulticast;      // why the ranks cannot go through a switch; empty where they can
 };
 
 struct Window {
   std::uint64_t allocation = 0;  // its id
   std::unique_ptr<MemoryWindow> memory;
+  std::unique_ptr<MemoryWindow> multicast;  // with multicast addresses, where the first has none
   bool inGraph = false;
 };
 
@@ -55,7 +57,8 @@ class ContextCache {
   Team const& team(Stream const& stream, layout::WorkspaceRequirement const& requirement);
   // Streams for what goes on beside a call in `stream`, whose team there is.
   Stream const* sideStreams(Stream const& stream, unsigned count);
-  WindowPlace window(Stream const& stream, void const* pointer, std::size_t bytes);
+  // `multicast`: with multicast addresses.
+  WindowPlace window(Stream const& stream, void const* pointer, std::size_t bytes, bool multicast = false);
   // `initialize` runs at the first call with this `algorithm`, `make` where there is no context of the key.
   std::shared_ptr<void> native(Stream const& stream, std::uint64_t algorithm, ContextKey const& key,
                                std::function<void()> const& initialize,

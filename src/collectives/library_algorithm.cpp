@@ -45,9 +45,22 @@ std::string LibraryAlgorithm::refusal(Communicator const& communicator, Collecti
     return "its packets need links that deliver 128-byte lines whole, which these devices do not have; choose an "
            "algorithm with ll8, ll16 or memory";
   }
+  if (kernel->multicast && !cache.facts().noMulticast.empty()) {
+    return fmt::format("it goes through the switch between the devices: {}", cache.facts().noMulticast);
+  }
   if ((kernel->inputWindow || kernel->outputWindow) && !call.symmetric) {
     return fmt::format("it uses the peers' {}; set `symmetric` where all ranks' buffers lie alike in their allocations",
                        kernel->inputWindow ? kernel->outputWindow ? "buffers" : "input" : "output");
+  }
+  // So that a choice by size passes it over; what was named says what is wrong.
+  auto const& runtime = communicator.device().runtime();
+  bool const bindsIn =
+      !kernel->multicast || !kernel->inputWindow || call.in == nullptr || runtime.multicastBinds(call.in);
+  bool const bindsOut =
+      !kernel->multicast || !kernel->outputWindow || call.out == nullptr || runtime.multicastBinds(call.out);
+  if (!bindsIn || !bindsOut) {
+    return fmt::format("its {} cannot be bound to the switch; allocate it as MemoryKind::shareable, or by cuMemCreate",
+                       bindsIn ? "output" : "input");
   }
   // Where only the root has both buffers, only the root can tell.
   if (!kernel->inPlace && call.inBytes != 0 && call.in != nullptr &&
@@ -58,6 +71,10 @@ std::string LibraryAlgorithm::refusal(Communicator const& communicator, Collecti
   if (threads != 0 && (threads < kernel->minThreads || threads > kernel->maxThreads)) {
     return fmt::format("{} threads; its blocks have {} to {}, or 0 for the library's choice", threads,
                        kernel->minThreads, kernel->maxThreads);
+  }
+  if (call.blocks != 0 && static_cast<unsigned>(call.blocks) < kernel->minBlocks) {
+    return fmt::format("{} blocks; its grids have {} or more, or 0 for the library's choice", call.blocks,
+                       kernel->minBlocks);
   }
   if (call.blocks > 65535) return fmt::format("{} blocks; at most 65535", call.blocks);
   if (!call.extras.empty()) {
@@ -76,7 +93,8 @@ void LibraryAlgorithm::execute(Communicator const& communicator, Stream const& s
   }
   auto const* const kernel = kernelFor(communicator, call);
   if (auto const why = refusal(communicator, call, kernel); !why.empty()) {
-    fail(kernel == nullptr || kernel->needsWholeLines ? ErrorCode::unsupported : ErrorCode::invalidUsage,
+    fail(kernel == nullptr || kernel->needsWholeLines || kernel->multicast ? ErrorCode::unsupported
+                                                                           : ErrorCode::invalidUsage,
          "{} by {}: {}", titleOf(communicator, collective_, call), name_, why);
   }
   if (partBytes == 0 && collective_ != Collective::barrier) return;
@@ -99,8 +117,8 @@ void LibraryAlgorithm::execute(Communicator const& communicator, Stream const& s
   auto const& team = cache.team(stream, kernel->requirement(ranks, shape.blocks, shape.threads));
   WindowPlace in;
   WindowPlace out;
-  if (kernel->inputWindow) in = cache.window(stream, call.in, call.inBytes);
-  if (kernel->outputWindow) out = cache.window(stream, call.out, call.outBytes);
+  if (kernel->inputWindow) in = cache.window(stream, call.in, call.inBytes, kernel->multicast);
+  if (kernel->outputWindow) out = cache.window(stream, call.out, call.outBytes, kernel->multicast);
   kernel->start({.stream = stream,
                  .team = team.deviceHandle(),
                  .in = call.in,

@@ -15,6 +15,7 @@
 
 #include "deadline.hpp"
 #include "format.hpp"
+#include "multicast_driver.hpp"
 
 namespace mscclpp {
 namespace {
@@ -324,6 +325,18 @@ class CudaRuntime final : public Runtime {
     check(code, fmt::format("ask for the link between CUDA devices {} and {}", device, peer));
     return native != 0;
   }
+
+  bool multicastSupported(int device, std::string& why) const override {
+    checkDevice(device);
+    return driverSupportsMulticast(device, why);
+  }
+
+  std::unique_ptr<MulticastMemory> multicast(int device) override {
+    checkDevice(device);
+    return makeDriverMulticast(device);
+  }
+
+  bool multicastBinds(void const* pointer) const override { return !supportsIpc(allocationOf(pointer)); }
 
   void copy(void* dst, void const* src, std::size_t bytes) override {
     int device = deviceFor(dst);

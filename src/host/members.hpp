@@ -16,6 +16,7 @@
 #include "bootstrap_access.hpp"
 #include "communicator_impl.hpp"
 #include "format.hpp"
+#include "mscclpp/device/config.hpp"
 
 namespace mscclpp {
 

@@ -17,7 +17,8 @@ struct Proposal {
 
 }  // namespace
 
-MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks) {
+MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks,
+                           bool multicast) {
   auto const& shared = communicator.impl_;
   Members const members("Window", *shared, std::move(ranks));
   int const self = communicator.rank();
@@ -72,6 +73,9 @@ MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::
     }
     return std::vector<std::byte>();
   });
+  if (!multicast) return;
+  multicast_.emplace(communicator, memory, bytes, members.ranks());
+  handle_.multicast = multicast_->address();
 }
 
 bool MemoryWindow::contains(void const* pointer, std::size_t bytes) const noexcept {

@@ -54,6 +54,17 @@ class Registry {
 
 }  // namespace
 
+bool Runtime::multicastSupported(int, std::string& why) const {
+  why = fmt::format("{} devices have no multicast memory", nameOf(kind()));
+  return false;
+}
+
+std::unique_ptr<MulticastMemory> Runtime::multicast(int device) {
+  std::string why;
+  (void)multicastSupported(device, why);
+  fail(ErrorCode::unsupported, "multicast memory on {} device {}: {}", nameOf(kind()), device, why);
+}
+
 Runtime& runtime(DeviceKind kind) {
   std::string missing;
   if (Runtime* const found = Registry::instance().find(kind, missing)) return *found;

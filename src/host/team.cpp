@@ -16,6 +16,7 @@ struct Proposal {
   std::uint64_t packetBytes;
   std::uint64_t lineBytes;
   std::uint64_t stageBytes;
+  std::uint64_t multicast;
   std::uint64_t wholeLines;  // of the sender's own links; the team's answer is that of all
   std::int32_t members[maxTeamSize];
 };
@@ -39,6 +40,7 @@ void compare(int rank, int peer, Proposal const& mine, Proposal const& theirs) {
   differ("packetBytes", mine.packetBytes, theirs.packetBytes);
   differ("lineBytes", mine.lineBytes, theirs.lineBytes);
   differ("stageBytes", mine.stageBytes, theirs.stageBytes);
+  differ("multicast", mine.multicast, theirs.multicast);
 }
 
 }  // namespace
@@ -61,6 +63,7 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
   mine.packetBytes = requirement.packetBytes;
   mine.lineBytes = requirement.lineBytes;
   mine.stageBytes = requirement.stageBytes;
+  mine.multicast = requirement.multicast;
   mine.wholeLines = std::all_of(members.ranks().begin(), members.ranks().end(),
                                 [&](int member) { return member == self || communicator.linesArriveWhole(member); });
   std::copy(members.ranks().begin(), members.ranks().end(), mine.members);
@@ -92,7 +95,8 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
       if (communicator.reaches(member)) continue;
       fail(ErrorCode::unsupported, "rank {}: rank {} is on another host; a team's ranks share one host", self, member);
     }
-    workspace_ = DeviceMemory(communicator.device(), handle_.layout.total);
+    workspace_ = DeviceMemory(communicator.device(), handle_.layout.total,
+                              requirement.multicast != 0 ? MemoryKind::shareable : MemoryKind::standard);
     own = communicator.registerMemory(workspace_.data(), handle_.layout.total);
     return own.serialize(!members.alone());
   });
@@ -105,6 +109,9 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
     }
     return std::vector<std::byte>();
   });
+  if (requirement.multicast == 0) return;
+  multicast_.emplace(communicator, workspace_.data(), handle_.layout.total, members.ranks());
+  handle_.multicast = multicast_->address();
 }
 
 }  // namespace mscclpp

@@ -48,9 +48,6 @@ std::string refused(layout::WaitReport const& report) {
                          report.expected - 1);
     case Misuse::unevenParts:
       return fmt::format("a buffer of {} elements for {} parts of one count", report.seen, report.expected);
-    case Misuse::blocksMissing:
-      return fmt::format("a grid of {} blocks: messages take at least {}, one for each lane", report.seen,
-                         report.expected);
     case Misuse::messageBytes:
       if (report.peer == report.rank) {
         return fmt::format("a message of {} bytes to itself, of which it receives {}", report.seen, report.expected);
@@ -60,6 +57,14 @@ std::string refused(layout::WaitReport const& report) {
     case Misuse::packetFormat:
       return fmt::format("messages by {} packets: the links were made for {}", report.seen != 0 ? "LL128" : "LL16",
                          report.expected != 0 ? "LL128" : "LL16");
+    case Misuse::noMulticast:
+      return "a collective through the switch: its team or window was made without multicast; make it with "
+             "`multicast`, where isNvlsSupported()";
+    case Misuse::fewBlocks:
+      return fmt::format("a grid of {} blocks: at least {} are needed", report.seen, report.expected);
+    case Misuse::switchRange:
+      return fmt::format("a range up to byte {} of a switch channel's memory, which has {}", report.seen,
+                         report.expected);
   }
   return fmt::format("misuse number {} (limit {}, given {})", report.channel, report.expected, report.seen);
 }
@@ -94,6 +99,9 @@ std::string awaited(layout::WaitReport const& report) {
     case WaitKind::messageTaken:
       return fmt::format("rank {} to receive: expected it to have taken {} chunks of lane {}, seen {}", report.peer,
                          report.expected, report.channel, report.seen);
+    case WaitKind::switchBarrier:
+      return fmt::format("the ranks of switch channel {}: expected {} signals of all of them, seen {}", report.channel,
+                         report.expected, report.seen);
     case WaitKind::none:
     case WaitKind::misuse:
       break;

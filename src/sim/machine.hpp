@@ -26,6 +26,7 @@
 #include "kernel.hpp"
 #include "mscclpp/sim/finding.hpp"
 #include "mscclpp/sim/runtime.hpp"
+#include "multicasts.hpp"
 #include "scheduler.hpp"
 #include "stack_pool.hpp"
 
@@ -107,6 +108,7 @@ class Machine {
   int deviceCount();
   void checkDevice(int device, char const* operation);
   Heap& heap() { return heap_; }
+  Multicasts& multicasts() { return multicasts_; }
   // Whether `device` may use these bytes; the driver's.
   bool reachable(int device, std::uintptr_t address, std::size_t bytes);
   bool checksAddresses() const { return checkAddresses_; }
@@ -209,6 +211,7 @@ class Machine {
   bool linesArriveWhole_ = true;
   std::vector<Device> devices_;
   Heap heap_;
+  Multicasts multicasts_;
   std::unique_ptr<StackPool> stacks_;
   Scheduler scheduler_;
 

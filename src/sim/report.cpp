@@ -86,6 +86,8 @@ std::string toString(WaitDescription const& wait) {
     case layout::WaitKind::messageTaken:
       return fmt::format("room for a message{}, lane {}, chunks taken {}",
                          wait.peer < 0 ? "" : fmt::format(" to rank {}", wait.peer), channel, values);
+    case layout::WaitKind::switchBarrier:
+      return fmt::format("the signals of all ranks of switch channel {}, {}", channel, values);
     case layout::WaitKind::misuse:
       return fmt::format("nothing: misuse number {}, limit {}, got {}", channel, wait.expected, wait.seen);
     case layout::WaitKind::none:

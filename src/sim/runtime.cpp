@@ -25,6 +25,36 @@ void hostStep() {
   }
 }
 
+// A window over the ranks' memory is all that a process needs, so nothing is shared between processes.
+class SimMulticast final : public MulticastMemory {
+ public:
+  explicit SimMulticast(int device) : device_(device) {}
+  SimMulticast(SimMulticast const&) = delete;
+  SimMulticast& operator=(SimMulticast const&) = delete;
+  ~SimMulticast() override {
+    if (base_ != nullptr) Machine::instance().multicasts().unmap(base_);
+  }
+
+  std::size_t granularity(int) override { return 128; }
+  std::optional<int> create(int, std::size_t bytes) override {
+    bytes_ = bytes;
+    return std::nullopt;
+  }
+  void open(int, std::size_t bytes) override { bytes_ = bytes; }
+  void addDevice() override {}
+  void bind(std::size_t, void*, std::size_t) override {}
+  bool wantsReplicas() const override { return true; }
+  std::byte* map(std::vector<MulticastReplicas> replicas) override {
+    base_ = Machine::instance().multicasts().map({device_, bytes_, std::move(replicas)});
+    return base_;
+  }
+
+ private:
+  int device_;
+  std::size_t bytes_ = 0;
+  std::byte* base_ = nullptr;
+};
+
 class SimRuntime final : public Runtime {
  public:
   DeviceKind kind() const override { return DeviceKind::sim; }
@@ -71,6 +101,17 @@ class SimRuntime final : public Runtime {
     machine().checkDevice(device, "linesArriveWhole");
     machine().checkDevice(peer, "linesArriveWhole");
     return machine().linesArriveWhole();
+  }
+
+  bool multicastSupported(int device, std::string& why) const override {
+    machine().checkDevice(device, "multicastSupported");
+    if (machine().options().multicast) return true;
+    why = "the simulated machine has no multicast switch (MachineOptions::multicast)";
+    return false;
+  }
+  std::unique_ptr<MulticastMemory> multicast(int device) override {
+    machine().checkDevice(device, "multicast");
+    return std::make_unique<SimMulticast>(device);
   }
 
   void copy(void* dst, void const* src, std::size_t bytes) override {

@@ -23,7 +23,7 @@ import toolchain
 
 DIRECTIVE = re.compile(r"^\s*//\s*(ptx(?:-not)?):\s*([A-Za-z_]\w*)\s*:\s*(.*\S)\s*$", re.MULTILINE)
 MISTYPED = re.compile(r"^\s*//\s*ptx\b.*$", re.MULTILINE)
-ARCHITECTURES = re.compile(r"^\s*//\s*ptx-architectures:\s*([\d,\s]+)$", re.MULTILINE)
+ARCHITECTURES = re.compile(r"^\s*//\s*ptx-architectures:\s*([\daf,\s]+)$", re.MULTILINE)
 ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(.*?^\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 
 
@@ -83,8 +83,10 @@ def check(source, nvcc, architectures, flags):
         complaints.append(f"{source} has no line '// ptx: <kernel> : <regular expression>'")
     limited = ARCHITECTURES.search(text)
     if limited:
-        wanted = re.findall(r"\d+", limited.group(1))
-        architectures = [architecture for architecture in architectures if architecture in wanted]
+        wanted = re.findall(r"\d+[af]?", limited.group(1))
+        # What one generation alone has (100a) is looked at whatever the build is for.
+        architectures = [architecture for architecture in wanted
+                         if architecture in architectures or not architecture.isdigit()]
         if not architectures:
             complaints.append(f"{source} is for {', '.join(wanted)} only, and none of these is asked for")
     if complaints:
@@ -154,6 +156,11 @@ namespace a { template <class T> __global__ void twice(T* p) { *p = *p * 2; } te
         text = "// ptx-architectures: 90\n// ptx: publish : never\n"
         assert len(judge(folder, text, ("80", "90"))) == 1
         assert any("none of these" in c for c in judge(folder, text, ("80",)))
+
+    def architectures_of_one_generation_need_not_be_asked_for(folder):
+        text = "// ptx-architectures: 90a\n// ptx: publish : never\n"
+        assert len(judge(folder, text, ("80",))) == 1
+        assert any("sm_90a" in c for c in judge(folder, text, ("80",)))
 
     def refused_source_is_reported(folder):
         assert any("does not compile" in c for c in judge(folder, "// ptx: publish : st\nint x = ;\n"))

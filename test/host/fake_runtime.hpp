@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 
+#include "../../src/host/multicast_driver.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/runtime.hpp"
 
@@ -28,6 +29,7 @@ class FakeRuntime final : public Runtime {
     bool exportable = true;
     int splitLines = -1;  // device to which 128-byte lines do not arrive whole
     bool streamsBusy = false;
+    bool driverMulticast = false;  // multicast memory as on GPUs, by the CUDA driver
   };
   Wishes wishes;
   std::atomic<int> peersEnabled{0};
@@ -89,6 +91,13 @@ class FakeRuntime final : public Runtime {
   void releaseImport(void* base) noexcept override { unmap(base); }
   void enablePeer(int, Allocation const&) override { ++peersEnabled; }
   bool linesArriveWhole(int, int peer) const override { return peer != wishes.splitLines; }
+
+  bool multicastSupported(int device, std::string& why) const override {
+    return wishes.driverMulticast ? driverSupportsMulticast(device, why) : Runtime::multicastSupported(device, why);
+  }
+  std::unique_ptr<MulticastMemory> multicast(int device) override {
+    return wishes.driverMulticast ? makeDriverMulticast(device) : Runtime::multicast(device);
+  }
 
   void copy(void* dst, void const* src, std::size_t bytes) override { std::memcpy(dst, src, bytes); }
   void copyAsync(void* dst, void const* src, std::size_t bytes, void*) override { std::memcpy(dst, src, bytes); }

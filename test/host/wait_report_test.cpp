@@ -28,7 +28,10 @@ TEST_CASE("each kind of wait in words") {
   CHECK(explain(report(WaitKind::teamBarrier)) == who + "rank 1 at a barrier of its team: expected epoch 5, seen 4");
   CHECK(explain(report(WaitKind::proxy)) == who + "the host's proxy: expected position 5, seen 4");
   CHECK(explain(report(WaitKind::bulkBarrier)) ==
-        who + "arrivals and bytes at its block's bulk barrier at shared address 17: the phase of parity 5 has not ended");
+        who +
+            "arrivals and bytes at its block's bulk barrier at shared address 17: the phase of parity 5 has not ended");
+  CHECK(explain(report(WaitKind::switchBarrier)) ==
+        who + "the ranks of switch channel 17: expected 5 signals of all of them, seen 4");
 }
 
 TEST_CASE("each refused launch in its own words, with both numbers") {

@@ -129,6 +129,9 @@ template <class Collective>
 inline constexpr bool isDirect = needsInWindow<Collective> || needsOutWindow<Collective>;
 
 template <class Collective>
+inline constexpr bool usesSwitch = Collective::requirement(1, 1, 1).multicast != 0;
+
+template <class Collective>
 inline constexpr std::size_t sharedBytesOf = 0;
 template <template <class, class, int> class C, class S, class Tr, int R>
 requires DirectTransport<Tr>
@@ -178,7 +181,9 @@ void checkCollectiveRank(Rank& rank, CollectiveCase const& test) {
     // Where input and output have different sizes, the smaller is the own part of the larger.
     auto const larger = std::max(inCount, outCount);
     auto const total = larger + test.offset + 8;
-    auto const buffer = [&] { return GpuBuffer<T>(rank.device, total); };
+    auto const buffer = [&] {
+      return GpuBuffer<T>(rank.device, total, usesSwitch<Collective> ? MemoryKind::shareable : MemoryKind::standard);
+    };
     Call call{buffer(), buffer(), buffer(), {}, {}, count, test.offset, test.offset, {}};
     auto const ownPart = inCount == outCount ? 0 : static_cast<std::size_t>(rank.rank) * count;
     if (test.inPlace) (outCount > inCount ? call.inAt : call.outAt) += ownPart;
@@ -191,8 +196,10 @@ void checkCollectiveRank(Rank& rank, CollectiveCase const& test) {
     call.expected = copyToHost(test.inPlace ? call.firstIn : call.out);
     auto const result = M::template result<T>(inputs, rank.rank, test.root);
     std::copy(result.begin(), result.end(), call.expected.begin() + static_cast<std::ptrdiff_t>(call.outAt));
-    call.windows.emplace_back(rank.communicator, call.in.data(), call.in.bytes());
-    call.windows.emplace_back(rank.communicator, call.out.data(), call.out.bytes());
+    for (auto const* memory : {&call.in, &call.out}) {
+      call.windows.emplace_back(rank.communicator, memory->data(), memory->bytes(), std::vector<int>{},
+                                usesSwitch<Collective> && isDirect<Collective>);
+    }
     for (int again = 0; again < 2; ++again) call.seen.push_back(buffer());
     calls.push_back(std::move(call));
   }

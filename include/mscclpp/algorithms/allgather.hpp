@@ -4,6 +4,7 @@
 //
 //   AllGather<OneExchange, PacketTransport<LL128>>{team}(thisGrid(), View{x, n}, View{y, n * ranks});
 //   AllGather<Push, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(window, offset, n * ranks));
+//   AllGather<Switch, SwitchMemory<4>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
 //
 // Called by all threads of the given blocks, on every rank, with the same blocks and type. Any count and alignment;
 // `in` may be this rank's part of `out`, and otherwise does not overlap it. Parts of different counts are told by
@@ -17,6 +18,7 @@
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
 #include "mscclpp/algorithms/schedule/plans.hpp"
 #include "mscclpp/algorithms/schedule/push.hpp"
+#include "mscclpp/algorithms/schedule/switch.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
 
 namespace mscclpp {
@@ -65,6 +67,8 @@ class AllGather : public RowPerRank<Tr> {
 
     MSCCLPP_DEVICE View<T const> send(int) const { return in; }
     MSCCLPP_DEVICE T* target(int peer) const { return out.at(peer) + offset; }
+    MSCCLPP_DEVICE bool hasMulticast() const { return out.multicast() != nullptr; }
+    MSCCLPP_DEVICE T* multicastTarget() const { return out.multicast() + offset; }
   };
 
   template <class In, class T, class P>

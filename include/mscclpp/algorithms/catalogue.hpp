@@ -7,6 +7,9 @@
 //   memory memory_wide    one exchange through the stage, with more or fewer payloads a thread
 //   push push_bulk        straight into the peers' outputs, which are symmetric, by stores or bulk copies
 //   pull pull_wide        straight from the peers' inputs, which are symmetric
+//   nvls_packet           packets that the switch hands to all
+//   nvls nvls_zero_copy   the switch reads and writes symmetric buffers
+//   nvls_warp_pipeline nvls_block_pipeline   the switch reduces in the workspaces, while other threads copy
 #pragma once
 
 #include <algorithm>
@@ -38,6 +41,19 @@ using AllReduceDirectCompositions =
                     Composition<"twoshot_push_wide", TwoShotPush, MemoryTransport<8>>,
                     Composition<"pull", Pull, PeerMemory<1>>, Composition<"pull_wide", Pull, PeerMemory<2>>>;
 
+// Through the switch, for devices that have one. All-gather and broadcast; all-to-all and the like send nobody the
+// same.
+using SwitchMoveCompositions = CompositionList<Composition<"nvls_packet", OneExchange, SwitchPackets<LL8>>,
+                                               Composition<"nvls", Switch, SwitchMemory<4>>>;
+// Reduced by the ranks, so by any operation.
+using SwitchPacketAllReduce = Composition<"nvls_packet", OneShot, SwitchPackets<LL8>>;
+// Reduced by the switch, where it can.
+using SwitchAllReduceCompositions =
+    CompositionList<Composition<"nvls_zero_copy", Switch, SwitchMemory<4>>,
+                    Composition<"nvls_warp_pipeline", SwitchPipeline<WarpRoles>, SwitchStage<4>>,
+                    Composition<"nvls_block_pipeline", SwitchPipeline<BlockRoles>, SwitchStage<4>>>;
+using SwitchReduceScatter = Composition<"nvls", Switch, SwitchMemory<4>>;
+
 namespace impl {
 
 // Bytes that a thread moves at a time, threads of a block, and how many blocks are of use.
@@ -66,6 +82,18 @@ struct LaunchHabit<PeerMemory<Unroll>> {
   static constexpr std::uint32_t largestThreads = 512;
   static constexpr std::uint32_t largestBlocks = 132;
 };
+// Few threads keep the switch busy. None of these figures is measured.
+template <unsigned Unroll>
+struct LaunchHabit<SwitchMemory<Unroll>> {
+  static constexpr std::uint64_t perThread = 16 * Unroll;
+  static constexpr std::uint32_t threads = 512;
+  static constexpr std::uint32_t largestThreads = 512;
+  static constexpr std::uint32_t largestBlocks = 32;
+};
+template <unsigned Unroll>
+struct LaunchHabit<SwitchStage<Unroll>> : LaunchHabit<SwitchMemory<Unroll>> {};
+template <PacketFormat P, unsigned Unroll>
+struct LaunchHabit<SwitchPackets<P, Unroll>> : LaunchHabit<PacketTransport<P, Unroll>> {};
 // One thread of a block works; the others help with ragged ends.
 template <unsigned Chunk, unsigned Stages>
 struct LaunchHabit<BulkMemory<Chunk, Stages>> {
@@ -93,6 +121,16 @@ constexpr LaunchShape shapeFor(std::uint64_t bytes, std::uint32_t maxBlocks) {
   while (threads < Habit::largestThreads && needed > std::uint64_t{threads} * maxBlocks) threads *= 2;
   auto const blocks = std::min<std::uint64_t>((needed + threads - 1) / threads, maxBlocks);
   return {.blocks = static_cast<unsigned>(blocks), .threads = threads, .dynamicShared = impl::sharedBytesOf<Tr>};
+}
+
+// The same for a pipeline, which has a least number of threads, and blocks by threes where its units are of blocks.
+template <class Roles, class Tr>
+constexpr LaunchShape pipelineShapeFor(std::uint64_t bytes, std::uint32_t maxBlocks) {
+  auto const units = std::max(1u, maxBlocks / Roles::leastBlocks);
+  auto shape = shapeFor<Tr>(bytes, units);
+  shape.threads = std::max(shape.threads, Roles::leastThreads);
+  shape.blocks *= Roles::leastBlocks;
+  return shape;
 }
 
 }  // namespace MSCCLPP_BACKEND

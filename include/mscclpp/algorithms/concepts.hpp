@@ -60,6 +60,13 @@ concept Transport = TransportSession<typename T::template Session<GridGroup>, T:
   { T::slotsFor(std::uint64_t{}) } -> std::same_as<std::uint64_t>;
 };
 
+// A transport with one put for all ranks, putToAll(row, slot, payload, active), the own included: for schedules that
+// send the same to all. They receive their own, too, so that nothing is on its way when a round ends.
+template <class T>
+inline constexpr bool putsToAll = false;
+template <class T>
+requires(T::toAll) inline constexpr bool putsToAll<T> = true;
+
 // The epilogue that changes nothing.
 struct Identity {};
 

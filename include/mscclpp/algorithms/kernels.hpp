@@ -95,8 +95,8 @@ MSCCLPP_DEVICE void invoke(Reduce<S, Tr, Op, R, A> const& call, B const& blocks,
   call(blocks, with.inPart(), with.out, with.root);
 }
 
-template <class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllReduce<Pull, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
+template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
+MSCCLPP_DEVICE void invoke(AllReduce<S, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.symmetricIn(with.count), with.symmetricOut(with.count));
 }
 template <class Tr, class Op, int R, class A, BlockSet B, class T>
@@ -104,21 +104,20 @@ MSCCLPP_DEVICE void invoke(AllReduce<TwoShotPush, Tr, Op, R, A> const& call, B c
                            DirectOperands<T> const& with) {
   call(blocks, with.inPart(), with.symmetricOut(with.count));
 }
-template <class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllGather<Push, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
+template <class S, class Tr, int R, BlockSet B, class T>
+MSCCLPP_DEVICE void invoke(AllGather<S, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.inPart(), with.symmetricOut(with.count * with.ranks));
 }
-template <class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(ReduceScatter<Pull, Tr, Op, R, A> const& call, B const& blocks,
-                           DirectOperands<T> const& with) {
+template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
+MSCCLPP_DEVICE void invoke(ReduceScatter<S, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.symmetricIn(with.count * with.ranks), with.outPart());
 }
 template <class Tr, int R, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(AllToAll<Push, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.inWhole(), with.symmetricOut(with.count * with.ranks));
 }
-template <class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Broadcast<Push, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
+template <class S, class Tr, int R, BlockSet B, class T>
+MSCCLPP_DEVICE void invoke(Broadcast<S, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.symmetricIn(with.count), with.symmetricOut(with.count), with.root);
 }
 template <class Tr, int R, BlockSet B, class T>
@@ -129,8 +128,8 @@ template <class Tr, int R, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(Gather<Push, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.inPart(), with.symmetricOut(with.count * with.ranks), with.root);
 }
-template <class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Reduce<Pull, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
+template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
+MSCCLPP_DEVICE void invoke(Reduce<S, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.symmetricIn(with.count), with.symmetricOut(with.count), with.root);
 }
 
@@ -139,33 +138,34 @@ MSCCLPP_DEVICE void invoke(Reduce<Pull, Tr, Op, R, A> const& call, B const& bloc
 // Whether a collective needs its input, its output in symmetric memory.
 template <class Collective>
 inline constexpr bool needsInWindow = false;
-template <class Tr, class Op, int R, class A>
-inline constexpr bool needsInWindow<AllReduce<Pull, Tr, Op, R, A>> = true;
-template <class Tr, class Op, int R, class A>
-inline constexpr bool needsInWindow<ReduceScatter<Pull, Tr, Op, R, A>> = true;
-template <class Tr, int R>
-inline constexpr bool needsInWindow<Broadcast<Push, Tr, R>> = true;
-template <class Tr, class Op, int R, class A>
-inline constexpr bool needsInWindow<Reduce<Pull, Tr, Op, R, A>> = true;
-
 template <class Collective>
 inline constexpr bool needsOutWindow = false;
-template <class Tr, class Op, int R, class A>
-inline constexpr bool needsOutWindow<AllReduce<Pull, Tr, Op, R, A>> = true;
-template <class Tr, class Op, int R, class A>
-inline constexpr bool needsOutWindow<AllReduce<TwoShotPush, Tr, Op, R, A>> = true;
-template <class Tr, int R>
-inline constexpr bool needsOutWindow<AllGather<Push, Tr, R>> = true;
-template <class Tr, int R>
-inline constexpr bool needsOutWindow<AllToAll<Push, Tr, R>> = true;
-template <class Tr, int R>
-inline constexpr bool needsOutWindow<Broadcast<Push, Tr, R>> = true;
-template <class Tr, int R>
-inline constexpr bool needsOutWindow<Scatter<Push, Tr, R>> = true;
-template <class Tr, int R>
-inline constexpr bool needsOutWindow<Gather<Push, Tr, R>> = true;
-template <class Tr, class Op, int R, class A>
-inline constexpr bool needsOutWindow<Reduce<Pull, Tr, Op, R, A>> = true;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsInWindow<AllReduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsOutWindow<AllReduce<S, Tr, Op, R, A>> = DirectTransport<Tr> || std::same_as<S, TwoShotPush>;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsInWindow<ReduceScatter<S, Tr, Op, R, A>> = DirectTransport<Tr>;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsInWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsOutWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsInWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<AllGather<S, Tr, R>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<AllToAll<S, Tr, R>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<Scatter<S, Tr, R>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<Gather<S, Tr, R>> = DirectTransport<Tr>;
+
+// Whether it goes through the switch, so that team and windows need multicast addresses.
+template <class Tr>
+inline constexpr bool throughSwitch = Tr::requirement(1, 1, 1).multicast != 0;
 
 template <class Collective, class T>
 struct CollectiveKernel {

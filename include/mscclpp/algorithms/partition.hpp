@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/algorithms/concepts.hpp"
 #include "mscclpp/device/bits.hpp"
 
 namespace mscclpp {
@@ -67,6 +68,37 @@ MSCCLPP_DEVICE ThreadSlots<Count> threadSlots(std::uint32_t thread, std::uint32_
     result.valid[i] = thread < threads && slot < tile.valid;
   }
   return result;
+}
+
+// Puts the same payloads into this rank's row of all peers; by one put each, where the transport has such.
+template <class Tr, class Session, unsigned Count, class P>
+MSCCLPP_DEVICE void putSame(DeviceTeam const& team, int ranks, Session const& session, ThreadSlots<Count> const& slots,
+                            P const (&payloads)[Count]) {
+  auto const row = static_cast<unsigned>(team.rank);
+  if constexpr (putsToAll<Tr>) {
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < Count; ++i) session.putToAll(row, slots.slot[i], payloads[i], slots.active[i]);
+  } else {
+    MSCCLPP_UNROLL
+    for (int distance = 1; distance < ranks; ++distance) {
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < Count; ++i) {
+        session.put(team.peerAt(distance, ranks), row, slots.slot[i], payloads[i], slots.active[i]);
+      }
+    }
+  }
+}
+
+// Waits for what this rank has put into its own slots, where one put reaches all ranks.
+template <class Session, unsigned Count>
+MSCCLPP_DEVICE void receiveOwn(Session const& session, int rank, ThreadSlots<Count> const& slots) {
+  Source sources[Count];
+  typename Session::Received values[Count];
+  MSCCLPP_UNROLL
+  for (unsigned i = 0; i < Count; ++i) {
+    sources[i] = {rank, static_cast<unsigned>(rank), slots.slot[i], slots.active[i]};
+  }
+  session.receive(sources, values);
 }
 
 }  // namespace MSCCLPP_BACKEND

@@ -4,6 +4,7 @@
 //
 //   ReduceScatter<OneExchange, PacketTransport<LL128>, Sum>{team}(thisGrid(), View{x, n * ranks}, View{y, n});
 //   ReduceScatter<Pull, PeerMemory<2>, Sum>{team}(thisGrid(), SymmetricView<T>(window, offset, n * ranks), View{y, n});
+//   ReduceScatter<Switch, SwitchMemory<4>, Sum>{team}(thisGrid(), SymmetricView<T>(...), View{y, n});
 //
 // Called by all threads of the given blocks, on every rank, with the same blocks and type. Any count and alignment;
 // `out` may be this rank's part of `in`, and otherwise does not overlap it. Contributions are combined in rank order,
@@ -18,6 +19,7 @@
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
 #include "mscclpp/algorithms/schedule/plans.hpp"
 #include "mscclpp/algorithms/schedule/pull.hpp"
+#include "mscclpp/algorithms/schedule/switch.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
 
 namespace mscclpp {
@@ -68,6 +70,11 @@ class ReduceScatter : public RowPerRank<Tr> {
     }
     MSCCLPP_DEVICE T* target(int ofRank) const { return ofRank == rank ? out.data : nullptr; }
     MSCCLPP_DEVICE std::uint64_t firstElement() const { return 0; }
+    MSCCLPP_DEVICE bool hasMulticast() const { return in.multicast() != nullptr; }
+    MSCCLPP_DEVICE T const* multicastSource() const {
+      return in.multicast() + static_cast<std::size_t>(rank) * out.count;
+    }
+    MSCCLPP_DEVICE T* multicastTarget() const { return nullptr; }
   };
 
   template <class In, class T>

@@ -26,6 +26,8 @@ struct Reduction {
   static_assert(ReduceOperation<Op, Acc>,
                 "a reduction operation needs op(a, b) and op.finish(total, count) on the accumulator type");
 
+  using Operation = Op;
+  using Accumulator = Acc;
   static constexpr unsigned elementBytes = sizeof(T);
 
   template <unsigned Words>

@@ -41,6 +41,11 @@ MSCCLPP_DEVICE void requireWholeParts(DeviceTeam const& team, std::uint64_t coun
           count);
 }
 
+// A team whose workspaces have multicast addresses; `also`: so have the buffers.
+MSCCLPP_DEVICE void requireMulticast(DeviceTeam const& team, bool also = true) {
+  require(team.multicast != nullptr && also, team.watch, -1, std::uint64_t(layout::Misuse::noMulticast), 1, 0);
+}
+
 // Base of the collectives whose workspace has one row per source.
 template <class Tr>
 struct RowPerRank {

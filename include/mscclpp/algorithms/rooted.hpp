@@ -15,8 +15,9 @@
 // or reduce's) is not touched and may be null. `in` and `out` may be the same for Broadcast and Reduce, and the own
 // part for Scatter and Gather; but a symmetric output of Scatter is no part of the input. Any count and alignment.
 //
-// With Push every rank but the root reads its share of the root's input and stores it to all, so that no link carries
-// more than the message once. With Pull every rank reduces its share and stores it to the root.
+// With Switch the root stores once for all, and reductions are the switch's work. With Push every rank but the root
+// reads its share of the root's input and stores it to all, so that no link carries more than the message once. With
+// Pull every rank reduces its share and stores it to the root.
 #pragma once
 
 #include <type_traits>
@@ -27,6 +28,7 @@
 #include "mscclpp/algorithms/schedule/pull.hpp"
 #include "mscclpp/algorithms/schedule/push.hpp"
 #include "mscclpp/algorithms/schedule/shares.hpp"
+#include "mscclpp/algorithms/schedule/switch.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
 
 namespace mscclpp {
@@ -57,13 +59,32 @@ class Broadcast : public RowPerRank<Tr> {
     out.check(team_.watch, team_.size);
     requireSameCount(team_, in.count(), out.count());
     requireAligned<T>(team_, in.at(team_.rank), out.at(team_.rank));
-    auto const relays = team_.size > 1 ? static_cast<unsigned>(team_.size - 1) : 1u;
-    auto const place = static_cast<unsigned>((team_.rank - root - 1 + team_.size) % team_.size);
-    auto const share = place < relays ? shareOf<T>(in.count(), relays, place) : Share{0, 0};
-    Schedule::template run<Tr, Ranks>(team_, blocks, Relayed<T>{in, out, share, root});
+    if constexpr (Schedule::relays) {
+      auto const relays = team_.size > 1 ? static_cast<unsigned>(team_.size - 1) : 1u;
+      auto const place = static_cast<unsigned>((team_.rank - root - 1 + team_.size) % team_.size);
+      auto const share = place < relays ? shareOf<T>(in.count(), relays, place) : Share{0, 0};
+      Schedule::template run<Tr, Ranks>(team_, blocks, Relayed<T>{in, out, share, root});
+    } else {
+      Schedule::template run<Tr, Ranks>(team_, blocks, Announced<T>{in, out, root, team_.rank == root});
+    }
   }
 
  private:
+  // All of the root's input, from the root to everybody.
+  template <class T>
+  struct Announced {
+    using Element = T;
+    SymmetricView<T> const& in;
+    SymmetricView<T> const& out;
+    int root;
+    bool sends;
+
+    MSCCLPP_DEVICE View<T const> send(int) const { return {in.at(root), sends ? in.count() : 0}; }
+    MSCCLPP_DEVICE T* target(int peer) const { return out.at(peer); }
+    MSCCLPP_DEVICE bool hasMulticast() const { return out.multicast() != nullptr; }
+    MSCCLPP_DEVICE T* multicastTarget() const { return sends ? out.multicast() : nullptr; }
+  };
+
   // The rank's share of the root's input, to everybody.
   template <class T>
   struct Relayed {
@@ -231,6 +252,9 @@ class Reduce : public RowPerRank<Tr> {
 
     MSCCLPP_DEVICE View<T const> source(int rank) const { return {in.at(rank) + share.first, share.count}; }
     MSCCLPP_DEVICE T* target(int rank) const { return rank == root ? out.at(rank) + share.first : nullptr; }
+    MSCCLPP_DEVICE bool hasMulticast() const { return in.multicast() != nullptr; }
+    MSCCLPP_DEVICE T const* multicastSource() const { return in.multicast() + share.first; }
+    MSCCLPP_DEVICE T* multicastTarget() const { return nullptr; }
     MSCCLPP_DEVICE std::uint64_t firstElement() const { return share.first; }
   };
 

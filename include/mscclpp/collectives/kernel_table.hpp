@@ -70,11 +70,13 @@ struct Kernel {
   bool needsWholeLines = false;  // runs only where all links deliver 128-byte lines whole, in blocks of a warp or more
   bool inputWindow = false;      // reads the peers' input: their buffers must be registered
   bool outputWindow = false;     // writes the peers' output
+  bool multicast = false;        // goes through the switch between the devices, by multicast addresses
   bool inPlace = true;           // input and output may be one buffer, in the collective's own way
   bool packets = false;          // data comes with its flags
   bool overlaps = false;         // may be launched while the kernel ahead still runs, and waits for it itself
   unsigned minThreads = 1;       // per block
   unsigned maxThreads = 512;
+  unsigned minBlocks = 1;
   unsigned sideStreams = 0;  // beside that of the call, for work that goes on meanwhile
 };
 

@@ -7,6 +7,7 @@
 
 #include "mscclpp/device/memory_channel.hpp"
 #include "mscclpp/device/semaphore.hpp"
+#include "mscclpp/device/switch_channel.hpp"
 #include "mscclpp/device/team.hpp"
 
 namespace mscclpp {
@@ -14,6 +15,7 @@ namespace mscclpp {
 class BaseMemoryChannel;
 class MemoryChannel;
 class MemoryDevice2DeviceSemaphore;
+class SwitchChannel;
 class Team;
 
 inline namespace MSCCLPP_BACKEND {
@@ -28,6 +30,8 @@ template <>
 struct DeviceHandleOf<BaseMemoryChannel> : std::type_identity<BaseMemoryChannelDeviceHandle> {};
 template <>
 struct DeviceHandleOf<MemoryDevice2DeviceSemaphore> : std::type_identity<MemoryDevice2DeviceSemaphoreDeviceHandle> {};
+template <>
+struct DeviceHandleOf<SwitchChannel> : std::type_identity<SwitchChannelDeviceHandle> {};
 template <>
 struct DeviceHandleOf<Team> : std::type_identity<DeviceTeam> {};
 

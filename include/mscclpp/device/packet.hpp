@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "mscclpp/device/memory.hpp"
+#include "mscclpp/device/multimem.hpp"
 #include "mscclpp/device/thread.hpp"
 #include "mscclpp/device/vector.hpp"
 
@@ -45,6 +46,11 @@ struct LL8 {
 
   MSCCLPP_DEVICE static void store(std::byte* slot, Payload<1> const& payload, std::uint32_t flag, bool active) {
     if (active) storeWords2(reinterpret_cast<Words2*>(slot), Words2{{payload.word[0], flag}});
+  }
+  // Into every rank's slot; `slot` is a multicast address.
+  MSCCLPP_DEVICE static void storeMulticast(std::byte* slot, Payload<1> const& payload, std::uint32_t flag) {
+    auto const whole = std::uint64_t{flag} << 32 | payload.word[0];
+    multimemStore<Order::relaxed, Scope::system>(reinterpret_cast<std::uint64_t*>(slot), whole);
   }
   MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
     return active ? loadWords2(reinterpret_cast<Words2 const*>(slot)) : Raw{};
@@ -75,6 +81,11 @@ struct LL16 {
 
   MSCCLPP_DEVICE static void store(std::byte* slot, Payload<2> const& payload, std::uint32_t flag, bool active) {
     if (active) storeWords4(reinterpret_cast<Words4*>(slot), Words4{{payload.word[0], flag, payload.word[1], flag}});
+  }
+  // The switch delivers no more than 8 bytes whole, and each half has its flag.
+  MSCCLPP_DEVICE static void storeMulticast(std::byte* slot, Payload<2> const& payload, std::uint32_t flag) {
+    LL8::storeMulticast(slot, {{payload.word[0]}}, flag);
+    LL8::storeMulticast(slot + 8, {{payload.word[1]}}, flag);
   }
   MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
     return active ? loadWords4(reinterpret_cast<Words4 const*>(slot)) : Raw{};
@@ -128,6 +139,10 @@ struct LL128 {
 
 template <class P>
 concept PacketFormat = std::same_as<P, LL8> || std::same_as<P, LL16> || std::same_as<P, LL128>;
+
+// Those that a switch can deliver to all at once.
+template <class P>
+concept MulticastPacketFormat = PacketFormat<P> && !P::wholeWarp;
 
 // Flag of a round: odd, so never 0, and the same again only after 2^31 rounds. Only a slot that no round touched for
 // exactly a multiple of that would pass for new.

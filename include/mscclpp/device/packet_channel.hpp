@@ -19,10 +19,9 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-// Packs `bytes` of `src` into the slots at `packets`, which may be a peer's memory.
-template <PacketFormat P, Group G>
-MSCCLPP_DEVICE void copyToPackets(G const& group, std::byte* packets, std::byte const* src, std::uint64_t bytes,
-                                  std::uint32_t flag) {
+// Packs `bytes` of `src` and calls storeSlot(slot, payload, active) for each slot; with LL128 also for inactive ones.
+template <PacketFormat P, Group G, class StoreSlot>
+MSCCLPP_DEVICE void packSlots(G const& group, std::byte const* src, std::uint64_t bytes, StoreSlot const& storeSlot) {
   using Reader = PayloadReader<std::uint8_t, P::words, P::granule>;
   Reader const reader({reinterpret_cast<std::uint8_t const*>(src), bytes});
   auto const slots = P::slotsFor(bytes);
@@ -31,8 +30,17 @@ MSCCLPP_DEVICE void copyToPackets(G const& group, std::byte* packets, std::byte 
     bool const active = slot < slots;
     auto const payload =
         active ? reader.read(reader.window(P::dataOffset(slot)), 0, P::dataBytes(slot % 8)) : Payload<P::words>{};
-    P::store(packets + slot * P::slotBytes, payload, flag, active);
+    storeSlot(slot, payload, active);
   }
+}
+
+// Packs `bytes` of `src` into the slots at `packets`, which may be a peer's memory.
+template <PacketFormat P, Group G>
+MSCCLPP_DEVICE void copyToPackets(G const& group, std::byte* packets, std::byte const* src, std::uint64_t bytes,
+                                  std::uint32_t flag) {
+  packSlots<P>(group, src, bytes, [&](std::uint64_t slot, Payload<P::words> const& payload, bool active) {
+    P::store(packets + slot * P::slotBytes, payload, flag, active);
+  });
 }
 
 // Waits for the slots at `packets`, in this device's memory, and unpacks `bytes` into `dst`.

@@ -26,6 +26,10 @@ class SymmetricView {
 
   MSCCLPP_DEVICE T* at(int rank) const { return reinterpret_cast<T*>(window_.bases[rank] + offset_); }
   MSCCLPP_DEVICE View<T> of(int rank) const { return {at(rank), count_}; }
+  // Everybody's, for multicast accesses; null where the window has no such address.
+  MSCCLPP_DEVICE T* multicast() const {
+    return window_.multicast == nullptr ? nullptr : reinterpret_cast<T*>(window_.multicast + offset_);
+  }
   MSCCLPP_DEVICE View<T> own() const { return of(window_.rank); }
   MSCCLPP_DEVICE std::size_t count() const { return count_; }
 

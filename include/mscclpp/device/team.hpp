@@ -32,8 +32,16 @@ struct DeviceTeam : layout::TeamHandle {
   }
   // Where `source` tells block `block` of `ofRank` the last epoch whose phase it has published.
   MSCCLPP_DEVICE std::uint64_t* signal(int ofRank, unsigned phase, unsigned block, int source) const {
-    auto const index = (phase * layout.blocks + block) * layout.ranks + static_cast<unsigned>(source);
-    return reinterpret_cast<std::uint64_t*>(workspaces[ofRank] + layout.signals) + index;
+    return reinterpret_cast<std::uint64_t*>(workspaces[ofRank] + layout.signals) + signalIndex(phase, block, source);
+  }
+  // The same of all ranks at once, for multicast accesses.
+  MSCCLPP_DEVICE std::uint64_t* multicastSignal(unsigned phase, unsigned block, int source) const {
+    return reinterpret_cast<std::uint64_t*>(multicast + layout.signals) + signalIndex(phase, block, source);
+  }
+
+ private:
+  MSCCLPP_DEVICE unsigned signalIndex(unsigned phase, unsigned block, int source) const {
+    return (phase * layout.blocks + block) * layout.ranks + static_cast<unsigned>(source);
   }
 };
 

@@ -77,6 +77,8 @@ class Communicator {
   friend class Team;
   friend class MemoryWindow;
   friend class PointToPoint;
+  friend class MulticastWindow;
+  friend class SwitchChannel;
   friend class MemoryDevice2DeviceSemaphore;
   struct Impl;
   struct Attachments;

@@ -11,10 +11,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/memory.hpp"
+#include "mscclpp/host/multicast.hpp"
 #include "mscclpp/layout/window_handle.hpp"
 
 namespace mscclpp {
@@ -22,8 +24,10 @@ namespace mscclpp {
 class MemoryWindow {
  public:
   // `ranks`: of the communicator, in the same order on each; a rank's place is its rank in the window, as in a Team.
-  // Empty: all. Throws invalidUsage on every member where sizes or ranks differ.
-  MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks = {});
+  // Empty: all. Throws invalidUsage on every member where sizes or ranks differ. `multicast`: with an address for
+  // multicast accesses as well, under the conditions of host/multicast.hpp.
+  MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks = {},
+               bool multicast = false);
 
   layout::WindowHandle const& deviceHandle() const noexcept { return handle_; }
   std::byte* data() const noexcept { return handle_.bases[handle_.rank]; }
@@ -35,6 +39,7 @@ class MemoryWindow {
   std::vector<RegisteredMemory> mapped_;
   std::shared_ptr<void> keepAlive_;
   layout::WindowHandle handle_{};
+  std::optional<MulticastWindow> multicast_;
 };
 
 }  // namespace mscclpp

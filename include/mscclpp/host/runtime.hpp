@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace mscclpp {
 
@@ -42,6 +43,34 @@ struct Allocation {
 
 using IpcHandle = std::array<std::byte, 64>;
 
+// The same part of multicast memory on all its ranks, as this process has it mapped.
+struct MulticastReplicas {
+  std::size_t offset = 0;  // in the multicast memory
+  std::size_t bytes = 0;
+  std::vector<std::byte*> bases;  // by rank
+};
+
+// One rank's part in multicast memory, which a switch reads and writes on several devices at once (host/multicast.hpp
+// leads through the steps). Each step is taken once, after the one before it has been taken by all ranks; the
+// destructor undoes those that were taken, and logs what fails.
+class MulticastMemory {
+ public:
+  virtual ~MulticastMemory() = default;
+
+  // What offsets, sizes and addresses must be multiples of.
+  virtual std::size_t granularity(int devices) = 0;
+  // One rank makes it, and gives a descriptor where others need one; the caller closes it. The others open that.
+  virtual std::optional<int> create(int devices, std::size_t bytes) = 0;
+  virtual void open(int descriptor, std::size_t bytes) = 0;
+  virtual void addDevice() = 0;
+  // Memory of this rank's device.
+  virtual void bind(std::size_t offset, void* memory, std::size_t bytes) = 0;
+  // Whether map() is told where this process has the other ranks' memory.
+  virtual bool wantsReplicas() const = 0;
+  // The address for kernels of this rank's device.
+  virtual std::byte* map(std::vector<MulticastReplicas> replicas) = 0;
+};
+
 class Runtime {
  public:
   virtual ~Runtime() = default;
@@ -69,6 +98,13 @@ class Runtime {
   virtual void enablePeer(int device, Allocation const& allocation) = 0;
   // Whether a warp's 128-byte line from `device` reaches `peer` as one, which LL128 packets need.
   virtual bool linesArriveWhole(int device, int peer) const = 0;
+
+  // Whether `device` can take part in multicast memory; if not, `why` says so. Not called, nor is the other, where the
+  // settings turn multicast off.
+  virtual bool multicastSupported(int device, std::string& why) const;
+  virtual std::unique_ptr<MulticastMemory> multicast(int device);
+  // Whether the memory at `pointer`, of an allocation of this process, is of a kind that can be bound to it.
+  virtual bool multicastBinds(void const*) const { return true; }
 
   // Copies between any of host, device and peer memory; returns when done.
   virtual void copy(void* dst, void const* src, std::size_t bytes) = 0;

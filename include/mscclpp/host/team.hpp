@@ -7,10 +7,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/memory.hpp"
+#include "mscclpp/host/multicast.hpp"
 #include "mscclpp/layout/team_handle.hpp"
 #include "mscclpp/layout/workspace.hpp"
 
@@ -31,6 +33,7 @@ class Team {
   std::vector<RegisteredMemory> mapped_;
   std::shared_ptr<void> keepAlive_;  // the communicator's watch
   layout::TeamHandle handle_{};
+  std::optional<MulticastWindow> multicast_;
 };
 
 }  // namespace mscclpp

@@ -17,6 +17,7 @@ struct TeamHandle {
   std::int32_t size;                   // ranks in the team
   Watch* watch;                        // of this rank
   WorkspaceLayout layout;              // the same on every rank
+  std::byte* multicast;                // everybody's workspace at once, for multicast accesses; null without such
   std::byte* workspaces[maxTeamSize];  // by rank; [rank] is the own one, entries from `size` on are null
 };
 

@@ -15,16 +15,17 @@ namespace mscclpp::layout {
 
 enum class WaitKind : std::uint32_t {
   none = 0,
-  semaphore = 1,      // channel signal from `peer`; values are counts
-  packet = 2,         // packet of `peer`; values are flags, `channel` is the slot
-  teamSignal = 3,     // stage of a collective published by `peer`; values are epochs, `channel` is the phase
-  gridBarrier = 4,    // blocks of this grid; values are generations
-  teamBarrier = 5,    // all ranks of a team; values are epochs
-  proxy = 6,          // host proxy; values are FIFO positions
-  misuse = 7,         // not a wait: a launch that the kernel refuses; `expected` is the limit, `seen` what it got
-  bulkBarrier = 8,    // phase of a BulkBarrier of this block; values are parities, `channel` is its shared address
-  message = 9,        // chunk of a message of `peer`; values are numbers of chunks, `channel` is the lane
-  messageTaken = 10,  // room for a chunk in the ring of `peer`, which has to take earlier ones; likewise
+  semaphore = 1,       // channel signal from `peer`; values are counts
+  packet = 2,          // packet of `peer`; values are flags, `channel` is the slot
+  teamSignal = 3,      // stage of a collective published by `peer`; values are epochs, `channel` is the phase
+  gridBarrier = 4,     // blocks of this grid; values are generations
+  teamBarrier = 5,     // all ranks of a team; values are epochs
+  proxy = 6,           // host proxy; values are FIFO positions
+  misuse = 7,          // not a wait: a launch that the kernel refuses; `expected` is the limit, `seen` what it got
+  bulkBarrier = 8,     // phase of a BulkBarrier of this block; values are parities, `channel` is its shared address
+  message = 9,         // chunk of a message of `peer`; values are numbers of chunks, `channel` is the lane
+  messageTaken = 10,   // room for a chunk in the ring of `peer`, which has to take earlier ones; likewise
+  switchBarrier = 11,  // all ranks of a switch channel; values are counts
 };
 
 // What a kernel refused, as `channel` of a report of kind `misuse`.
@@ -43,9 +44,11 @@ enum class Misuse : std::uint64_t {
   windowTeam = 11,     // a window of `seen` ranks with a team of `expected`
   root = 12,           // `seen` is no rank of a team of `expected`
   unevenParts = 13,    // a buffer of `seen` elements does not hold `expected` parts of one count
-  blocksMissing = 14,  // `seen` blocks, where the lanes of messages take `expected`
-  messageBytes = 15,   // a message of `seen` bytes from `peer`, where `expected` are to be received
-  packetFormat = 16,   // messages by LL128 packets (`seen` is 1) or LL16, over links made for the other
+  messageBytes = 14,   // a message of `seen` bytes from `peer`, where `expected` are to be received
+  packetFormat = 15,   // messages by LL128 packets (`seen` is 1) or LL16, over links made for the other
+  noMulticast = 16,    // a collective through the switch got a team or window without multicast addresses
+  switchRange = 17,    // a switch channel's memory has `expected` bytes, the access ends at `seen`
+  fewBlocks = 18,      // the grid has `seen` blocks, `expected` is the least
 };
 
 // What a wait is for, in the terms of WaitReport.

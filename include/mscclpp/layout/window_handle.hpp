@@ -15,6 +15,7 @@ struct WindowHandle {
   std::int32_t rank;              // of this process in the team
   std::int32_t size;              // ranks in the team
   std::uint64_t bytes;            // the same on every rank
+  std::byte* multicast;           // everybody's at once, for multicast accesses; null where there is no such address
   std::byte* bases[maxTeamSize];  // by rank; [rank] is the own memory, entries from `size` on are null
 };
 

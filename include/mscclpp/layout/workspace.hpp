@@ -23,17 +23,19 @@ struct WorkspaceRequirement {
   std::uint64_t packetBytes = 0;  // LL8 and LL16 packets, per block
   std::uint64_t lineBytes = 0;    // LL128 lines, per block
   std::uint64_t stageBytes = 0;   // plain data, per block
+  std::uint32_t multicast = 0;    // 1: the workspaces have a multicast address too
 
   friend constexpr bool operator==(WorkspaceRequirement const&, WorkspaceRequirement const&) = default;
 };
 
 constexpr WorkspaceRequirement merge(WorkspaceRequirement const& a, WorkspaceRequirement const& b) {
   return {std::max(a.blocks, b.blocks), std::max(a.packetBytes, b.packetBytes), std::max(a.lineBytes, b.lineBytes),
-          std::max(a.stageBytes, b.stageBytes)};
+          std::max(a.stageBytes, b.stageBytes), std::max(a.multicast, b.multicast)};
 }
 
-// Two: a collective has at most a scatter phase and a gather phase, each with its own signals.
-inline constexpr std::uint32_t workspacePhases = 2;
+// A collective has at most a scatter phase and a gather phase, each with its own signals. In a pipeline, ranks also
+// tell themselves how far they are, in the third.
+inline constexpr std::uint32_t workspacePhases = 3;
 
 // Largest slice of one block, so that offsets within it are 32 bits.
 inline constexpr std::uint64_t maxSliceBytes = std::uint64_t{1} << 31;

@@ -19,6 +19,7 @@ struct MachineOptions {
   int multiprocessors = 16;                         // each holds 2048 threads; further blocks start as others end
   std::size_t threadStackBytes = std::size_t{64} << 10;
   bool linesArriveWhole = true;  // whether links deliver 128-byte lines whole, as NVLink does
+  bool multicast = true;         // whether a switch joins the devices that reads and writes several memories at once
   bool checkAddresses = true;    // fail kernels whose ordered accesses leave the device's memory
   std::uint64_t seed = 1;        // outside of deterministic runs
   double preemption = 0;         // chance that a thread is interrupted at a memory step

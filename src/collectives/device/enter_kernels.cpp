@@ -27,6 +27,10 @@ void enterSumIntegers(KernelTable& table);
 void enterOthersBfloat16(KernelTable& table);
 void enterOthersFloat32(KernelTable& table);
 void enterOthersInt32(KernelTable& table);
+void enterSwitchMoves(KernelTable& table);
+void enterSwitchFloats(KernelTable& table);
+void enterSwitchSmallFloats(KernelTable& table);
+void enterSwitchIntegers(KernelTable& table);
 #if defined(MSCCLPP_COLLECTIVES_FIXED_RANKS)
 void enterAllReduceSumBfloat16ByRanks(KernelTable& table);
 void enterAllReduceSumFloat16ByRanks(KernelTable& table);
@@ -66,6 +70,10 @@ void enterKernels(KernelTable& table, MachineTag<kernelDevice>) {
   enterOthersBfloat16(table);
   enterOthersFloat32(table);
   enterOthersInt32(table);
+  enterSwitchMoves(table);
+  enterSwitchFloats(table);
+  enterSwitchSmallFloats(table);
+  enterSwitchIntegers(table);
 #if defined(MSCCLPP_COLLECTIVES_FIXED_RANKS)
   enterAllReduceSumBfloat16ByRanks(table);
   enterAllReduceSumFloat16ByRanks(table);

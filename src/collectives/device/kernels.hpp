@@ -19,6 +19,7 @@ constexpr Kernel kernelOver() {
     kernel.needsWholeLines = Transport::Format::wholeWarp;
     if (Transport::Format::wholeWarp) kernel.minThreads = 32;
   }
+  kernel.multicast = Transport::requirement(1, 1, 1).multicast != 0;
   return kernel;
 }
 

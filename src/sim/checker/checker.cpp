@@ -164,7 +164,9 @@ Clock Checker::endBlock(std::vector<Agent>& threads) {
     info.next = std::max(info.next, agent.epoch);
     if (agent.thread % threadsPerChunk == 0) endedChunks_[agent.device].push_back(agent.id / threadsPerChunk);
   }
-  return threads.empty() ? Clock{} : threads.front().known;
+  auto const end = threads.empty() ? Clock{} : threads.front().known;
+  aliasFenced_.join(end);  // what a kernel has done is done by whatever address
+  return end;
 }
 
 Checker::Occupant const* Checker::occupantOf(ThreadId thread, Epoch epoch) const {

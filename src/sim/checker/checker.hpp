@@ -36,6 +36,9 @@ struct CheckerOptions {
   bool lostSignals = true;
 };
 
+// What an update makes of the value that it finds; false where it leaves the word alone.
+using WordChange = std::function<bool(std::uint64_t found, std::uint64_t& value)>;
+
 // What an update makes of the word; false where a compareExchange leaves it.
 bool updatedWord(UpdateKind kind, std::uint64_t found, std::uint64_t operand, std::uint64_t expected, unsigned bytes,
                  std::uint64_t& value);
@@ -81,12 +84,16 @@ class Checker {
     }
     record(agent, *cell, address - offset, ((1u << bytes) - 1) << offset, write ? trait::write : 0u, site);
   }
-  std::uint64_t load(Agent& agent, void const* address, unsigned bytes, Order order, Scope scope, std::uint64_t site);
+  // `way`: trait::multicast for an access by a multicast address, `address` being that of one rank's memory.
+  std::uint64_t load(Agent& agent, void const* address, unsigned bytes, Order order, Scope scope, std::uint64_t site,
+                     unsigned way = 0);
   void store(Agent& agent, void* address, unsigned bytes, std::uint64_t value, Order order, Scope scope,
-             std::uint64_t site);
-  // Returns the value found.
+             std::uint64_t site, unsigned way = 0);
+  // Return the value found.
   std::uint64_t update(Agent& agent, void* address, unsigned bytes, UpdateKind kind, std::uint64_t operand,
                        std::uint64_t expected, Order order, Scope scope, std::uint64_t site);
+  std::uint64_t update(Agent& agent, void* address, unsigned bytes, WordChange const& change, Order order, Scope scope,
+                       std::uint64_t site, unsigned way = 0);
   void fence(Agent& agent, Order order, Scope scope, std::uint64_t site);
 
   // One lane's part in the access of a 128-byte line that the link delivers whole.
@@ -108,8 +115,15 @@ class Checker {
   }
   // What the agent knows of, copies see that begin after it.
   void proxyFence(Agent& agent);
-  // So do copies with everything that came before a kernel.
-  void passProxies(Clock const& clock) { proxyFenced_.join(clock); }
+  // So do copies with everything that came before a kernel, and accesses by other addresses.
+  void passProxies(Clock const& clock) {
+    proxyFenced_.join(clock);
+    aliasFenced_.join(clock);
+  }
+
+  // ---- multicast addresses: what the agent knows of, others see by another address of the memory once they know of
+  // the fence
+  void aliasFence(Agent& agent);
   // An atomic access to a barrier of the block.
   void barrierAccess(Agent& agent, void const* word, bool write, std::uint64_t site) {
     record(agent, reinterpret_cast<std::uintptr_t>(word), 8, trait::ofOrdered(write, Scope::block), site);
@@ -212,6 +226,9 @@ class Checker {
   void receive(Agent& agent, Message const& message, Order order, Scope scope, Scope acquireScope);
   std::size_t replaceable(Agent& agent, Word const& word, std::uintptr_t where,
                           std::function<bool(std::uint64_t found)> const& writes);
+  bool aliasFenced(Agent const& agent, Slot const& earlier) const;
+  void reportMissingAliasFence(Agent const& agent, Slot const& earlier, std::uintptr_t granule, unsigned mask,
+                               unsigned traits, std::uint64_t site);
   std::uint64_t take(Agent& agent, Word& word, std::size_t index, void const* address, Order order, Scope scope);
   Message& append(Agent& agent, Word& word, std::size_t position, std::uint64_t value, Order order, Scope scope,
                   std::uint64_t site);
@@ -255,6 +272,8 @@ class Checker {
   std::unordered_map<ThreadId, std::deque<Agent*>> endedCopies_;  // by thread; it may not know yet
   std::deque<ProxyFence> proxyFences_;                            // the latest
   Clock proxyFenced_;                                             // by all before them
+  std::deque<ProxyFence> aliasFences_;                            // the latest of multicast addresses
+  Clock aliasFenced_;                                             // by all before them
 
   Clock sequentialSystem_;
   std::unordered_map<int, Clock> sequentialDevice_;

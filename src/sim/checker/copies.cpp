@@ -21,6 +21,8 @@ void Checker::forgetCopies() {
   endedCopies_.clear();
   proxyFences_.clear();
   proxyFenced_ = {};
+  aliasFences_.clear();
+  aliasFenced_ = {};
 }
 
 // Two copies that nobody has waited for are unordered, so each needs a number of its own. A thread uses one again when
@@ -74,6 +76,23 @@ void Checker::proxyFence(Agent& agent) {
   if (proxyFences_.size() <= fencesRemembered) return;
   proxyFenced_.join(proxyFences_.front().clock);
   proxyFences_.pop_front();
+}
+
+void Checker::aliasFence(Agent& agent) {
+  auto const epoch = agent.epoch;
+  aliasFences_.push_back({agent.id, epoch, release(agent)});
+  note(agent, "multimemFence", 1);
+  if (aliasFences_.size() <= fencesRemembered) return;
+  aliasFenced_.join(aliasFences_.front().clock);
+  aliasFences_.pop_front();
+}
+
+bool Checker::aliasFenced(Agent const& agent, Slot const& earlier) const {
+  if (aliasFenced_.knows(earlier.thread(), earlier.epoch())) return true;
+  return std::ranges::any_of(aliasFences_, [&](ProxyFence const& fence) {
+    return (fence.thread == agent.id || agent.known.knows(fence.thread, fence.epoch)) &&
+           fence.clock.knows(earlier.thread(), earlier.epoch());
+  });
 }
 
 void Checker::bytesInFlight(Agent const& issuer, void const* target, std::size_t bytes, bool load, std::uint64_t site) {

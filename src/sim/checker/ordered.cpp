@@ -110,8 +110,8 @@ std::uint64_t Checker::take(Agent& agent, Word& word, std::size_t index, void co
   // An acquire also completes the thread's earlier relaxed looks at the same word.
   if (acquires(order) && std::ranges::any_of(agent.pending, [](Clock const& c) { return !c.empty(); })) {
     for (auto const& earlier : word.messages) {
-      bool const looked = std::ranges::any_of(
-          earlier.readers, [&](Reader const& r) { return r.thread == agent.id && r.strong; });
+      bool const looked =
+          std::ranges::any_of(earlier.readers, [&](Reader const& r) { return r.thread == agent.id && r.strong; });
       if (looked) receive(agent, earlier, order, Scope::system, scope);
     }
   }
@@ -135,9 +135,9 @@ std::size_t Checker::replaceable(Agent& agent, Word const& word, std::uintptr_t 
 }
 
 std::uint64_t Checker::load(Agent& agent, void const* address, unsigned bytes, Order order, Scope scope,
-                            std::uint64_t site) {
+                            std::uint64_t site, unsigned way) {
   auto const where = reinterpret_cast<std::uintptr_t>(address);
-  record(agent, where, bytes, trait::ofOrdered(false, scope), site);
+  record(agent, where, bytes, trait::ofOrdered(false, scope) | way, site);
   std::uint64_t value = 0;
   if (auto* const word = wordAt(address, bytes, false)) {
     auto const newest = word->messages.size() - 1;
@@ -174,9 +174,8 @@ Message& Checker::append(Agent& agent, Word& word, std::size_t position, std::ui
   }
   auto& messages = word.messages;
   // What a store releases, later stores of its thread to the same word release as well.
-  auto const own =
-      std::find_if(messages.rbegin(), messages.rend(),
-                   [&](Message const& m) { return m.thread == agent.id && m.epoch != 0; });
+  auto const own = std::find_if(messages.rbegin(), messages.rend(),
+                                [&](Message const& m) { return m.thread == agent.id && m.epoch != 0; });
   if (own != messages.rend()) {
     for (auto const& old : own->releases) {
       if (old.own && !(releases(order) && scope >= old.scope)) message.releases.push_back(old);
@@ -199,9 +198,9 @@ void Checker::markSignal(Agent const& agent, Message& message, std::uintptr_t ad
 }
 
 void Checker::store(Agent& agent, void* address, unsigned bytes, std::uint64_t value, Order order, Scope scope,
-                    std::uint64_t site) {
+                    std::uint64_t site, unsigned way) {
   auto const where = reinterpret_cast<std::uintptr_t>(address);
-  record(agent, where, bytes, trait::ofOrdered(true, scope), site);
+  record(agent, where, bytes, trait::ofOrdered(true, scope) | way, site);
   note(agent, {where, bytes, AccessKind::store, order, scope}, value, site);
   auto* const word = wordAt(address, bytes, true);
   if (word == nullptr) return writeWord(address, bytes, value);
@@ -221,17 +220,31 @@ void Checker::store(Agent& agent, void* address, unsigned bytes, std::uint64_t v
 
 std::uint64_t Checker::update(Agent& agent, void* address, unsigned bytes, UpdateKind kind, std::uint64_t operand,
                               std::uint64_t expected, Order order, Scope scope, std::uint64_t site) {
-  auto const where = reinterpret_cast<std::uintptr_t>(address);
   if (order == Order::sequential) fence(agent, order, scope, site);
+  auto const found = update(
+      agent, address, bytes,
+      [&](std::uint64_t value, std::uint64_t& next) {
+        return updatedWord(kind, value, operand, expected, bytes, next);
+      },
+      order, scope, site);
+  std::uint64_t unused = 0;
+  if (kind == UpdateKind::add || !updatedWord(kind, found, operand, expected, bytes, unused)) return found;
+  if (auto* const word = wordAt(address, bytes, false)) word->exchanged = true;
+  return found;
+}
+
+std::uint64_t Checker::update(Agent& agent, void* address, unsigned bytes, WordChange const& change, Order order,
+                              Scope scope, std::uint64_t site, unsigned way) {
+  auto const where = reinterpret_cast<std::uintptr_t>(address);
   auto* word = wordAt(address, bytes, false);
   auto const index = word == nullptr ? 0 : replaceable(agent, *word, where, [&](std::uint64_t found) {
     std::uint64_t unused = 0;
-    return updatedWord(kind, found, operand, expected, bytes, unused);
+    return change(found, unused);
   });
   auto const found = word == nullptr ? readWord(address, bytes) : word->messages[index].value;
   std::uint64_t value = 0;
-  bool const writes = updatedWord(kind, found, operand, expected, bytes, value);
-  record(agent, where, bytes, trait::ofOrdered(writes, scope), site);
+  bool const writes = change(found, value);
+  record(agent, where, bytes, trait::ofOrdered(writes, scope) | way, site);
   note(agent, {where, bytes, writes ? AccessKind::update : AccessKind::load, order, scope}, found, site);
   if (word == nullptr) word = wordAt(address, bytes, writes);
   bool const newest = word == nullptr || index + 1 == word->messages.size();
@@ -242,8 +255,8 @@ std::uint64_t Checker::update(Agent& agent, void* address, unsigned bytes, Updat
     auto const before = word->messages[index];
     auto& message = append(agent, *word, index + 1, value, order, scope, site);
     message.update = true;
-    word->exchanged = word->exchanged || kind != UpdateKind::add;
-    markSignal(agent, message, where);
+    // A relaxed reduction through the switch adds data up; nobody need look at it as at a signal.
+    if (way == 0 || releases(order)) markSignal(agent, message, where);
     auto const apart = distance(agent, before.device, before.block);
     if (before.scope >= apart && scope >= apart) {
       for (auto const& old : before.releases) {

@@ -15,7 +15,9 @@ namespace {
 
 // Whether whatever would race with `earlier` and is ordered after both also races with `later`.
 bool supersedes(unsigned later, unsigned earlier) {
-  if ((later & trait::write) == 0 && (earlier & trait::write) != 0) return false;
+  if ((later & trait::write) == 0 && ((earlier & trait::write) != 0 || ((earlier ^ later) & trait::multicast) != 0)) {
+    return false;
+  }
   if ((later & trait::strong) == 0) return true;
   return (earlier & trait::strong) != 0 && trait::scopeOf(earlier) >= trait::scopeOf(later);
 }
@@ -70,6 +72,12 @@ bool Checker::examine(Agent& agent, Cell const& cell, Slot const& slot, std::uin
   if ((traits & trait::bulk) != 0 && (slot.traits() & (trait::write | trait::bulk)) == trait::write &&
       !agent.fenced.knows(slot.thread(), slot.epoch())) {
     reportMissingFence(agent, slot, granule, mask, traits, site);
+  }
+  // Ordered accesses of one word see each other by whatever address.
+  bool const bothStrong = (slot.traits() & traits & trait::strong) != 0;
+  if (((slot.traits() ^ traits) & trait::multicast) != 0 && ((slot.traits() | traits) & trait::write) != 0 &&
+      ((slot.traits() | traits) & trait::freed) == 0 && !bothStrong && !aliasFenced(agent, slot)) {
+    reportMissingAliasFence(agent, slot, granule, mask, traits, site);
   }
   return (slot.mask() & ~mask) == 0 && supersedes(traits, slot.traits());
 }
@@ -213,6 +221,17 @@ void Checker::reportMissingFence(Agent const& copy, Slot const& earlier, std::ui
       "write, by the thread that has written and before the barrier or signal that orders the copy behind it, or by "
       "the "
       "thread that starts the copy, before it does.";
+}
+
+void Checker::reportMissingAliasFence(Agent const& agent, Slot const& earlier, std::uintptr_t granule, unsigned mask,
+                                      unsigned traits, std::uint64_t site) {
+  auto* const finding = addConflict(FindingKind::missingProxyFence, agent, earlier, granule, mask, traits, site);
+  if (finding == nullptr) return;
+  finding->summary += " have no proxy fence between them";
+  finding->explanation =
+      "One is by a multicast address and the other by the memory's own, so that they may take different ways and miss "
+      "each other, although they are ordered: call multimemFence() after the first, before the barrier or signal that "
+      "orders the second behind it, or before the second by its own thread.";
 }
 
 Finding* Checker::addConflict(FindingKind kind, Agent const& agent, Slot const& earlier, std::uintptr_t granule,

@@ -79,7 +79,9 @@ AccessRecord Checker::describe(ThreadId thread, Epoch epoch, unsigned traits, un
   if ((traits & trait::freed) != 0) {
     record.what = verb;
   } else if ((traits & trait::strong) != 0) {
-    record.what = fmt::format("ordered {} of {} bytes with scope {}", verb, bytes, nameOf(trait::scopeOf(traits)));
+    record.what =
+        fmt::format("{} {} of {} bytes with scope {}", (traits & trait::multicast) != 0 ? "multicast" : "ordered", verb,
+                    bytes, nameOf(trait::scopeOf(traits)));
   } else if ((traits & trait::bulk) != 0) {
     record.what = fmt::format("bulk copy's {} of {} bytes", verb, bytes);
   } else {

@@ -39,6 +39,7 @@ inline constexpr unsigned strong = 2;      // ordered or relaxed, not plain
 inline constexpr unsigned scopeShift = 2;  // two bits, for strong ones
 inline constexpr unsigned freed = 16;      // the memory was released
 inline constexpr unsigned bulk = 32;       // by a bulk copy, past the generic proxy
+inline constexpr unsigned multicast = 64;  // by a multicast address, another one than the memory's own
 
 inline unsigned ofOrdered(bool writes, Scope scope) {
   return (writes ? write : 0u) | strong | scopeIndex(scope) << scopeShift;

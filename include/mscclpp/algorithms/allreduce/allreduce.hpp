@@ -14,9 +14,15 @@
 //
 //   AllReduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
 //   AllReduce<Pull, PeerMemory<2>, Sum>{team}(thisGrid(), SymmetricView<T>(...), SymmetricView<T>(...));
+//   AllReduce<Switch, SwitchMemory<4>, Sum>{team}(thisGrid(), SymmetricView<T>(...), SymmetricView<T>(...));
 //
 // Then on return the blocks have written `out`, and who reads others' parts meets them first; with Pull the same goes
-// for a change of the input.
+// for a change of the input, and with Switch.
+//
+// Through the switch of devices that have one (transport/switch_memory.hpp), with other buffers too:
+//
+//   AllReduce<OneShot, SwitchPackets<LL8>, Sum>{team}(thisGrid(), View{x, n}, View{y, n});
+//   AllReduce<SwitchPipeline<WarpRoles>, SwitchStage<4>, Sum>{team}(thisGrid(), View{x, n}, View{y, n});
 //
 // The epilogue runs in registers before the store, on every rank, on Vectors of the accumulator type; with TwoShot the
 // values were rounded to the element type on their way, and without copies it runs on one rank for each element.
@@ -32,6 +38,8 @@
 #include "mscclpp/algorithms/allreduce/two_shot_push.hpp"
 #include "mscclpp/algorithms/requirements.hpp"
 #include "mscclpp/algorithms/schedule/pull.hpp"
+#include "mscclpp/algorithms/schedule/switch.hpp"
+#include "mscclpp/algorithms/schedule/switch_pipeline.hpp"
 #include "mscclpp/algorithms/transport/memory_transport.hpp"
 #include "mscclpp/algorithms/transport/packet_transport.hpp"
 
@@ -71,6 +79,14 @@ class AllReduce {
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, share}, epilogue);
   }
 
+  // Any buffers, by way of the workspaces and the switch.
+  template <BlockSet B, class In, class T, class Epilogue = Identity>
+  requires StagedTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+                                                              Epilogue const& epilogue = {}) const {
+    check(in, out);
+    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, epilogue);
+  }
+
   // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
                                                             std::uint32_t threads) {
@@ -95,6 +111,9 @@ class AllReduce {
 
     MSCCLPP_DEVICE View<T const> source(int rank) const { return {in.at(rank) + share.first, share.count}; }
     MSCCLPP_DEVICE T* target(int rank) const { return out.at(rank) + share.first; }
+    MSCCLPP_DEVICE bool hasMulticast() const { return in.multicast() != nullptr && out.multicast() != nullptr; }
+    MSCCLPP_DEVICE T const* multicastSource() const { return in.multicast() + share.first; }
+    MSCCLPP_DEVICE T* multicastTarget() const { return out.multicast() + share.first; }
     MSCCLPP_DEVICE std::uint64_t firstElement() const { return share.first; }
   };
 

@@ -11,6 +11,7 @@
 #include "mscclpp/algorithms/concepts.hpp"
 #include "mscclpp/algorithms/partition.hpp"
 #include "mscclpp/algorithms/reduction.hpp"
+#include "mscclpp/algorithms/requirements.hpp"
 #include "mscclpp/device/view.hpp"
 
 namespace mscclpp {
@@ -27,7 +28,6 @@ struct OneShot {
     constexpr unsigned U = Tr::unroll;
     constexpr unsigned W = Tr::words;
     int const ranks = Ranks != 0 ? Ranks : team.size;
-    auto const rank = static_cast<unsigned>(team.rank);
     auto const thread = blocks.block().rank();
 
     typename Tr::template Session<B> session(team, blocks, static_cast<unsigned>(ranks));
@@ -38,6 +38,7 @@ struct OneShot {
                                   Tr::slotsPerGroup, blocks.blockCount(), blocks.blockRank()};
 
     if (partition.slots == 0) return;
+    if constexpr (putsToAll<Tr>) requireMulticast(team);
 
     auto tile = partition.at(0);
     auto mine = threadSlots<U>(thread, threads, tile);
@@ -52,18 +53,14 @@ struct OneShot {
                                : Payload<W>{};
       }
       session.beginRound();
-      MSCCLPP_UNROLL
-      for (int distance = 1; distance < ranks; ++distance) {
-        int const peer = team.rank + distance < ranks ? team.rank + distance : team.rank + distance - ranks;
-        MSCCLPP_UNROLL
-        for (unsigned i = 0; i < U; ++i) session.put(peer, rank, mine.slot[i], own[i], mine.active[i]);
-      }
+      putSame<Tr>(team, ranks, session, mine, own);
       bool const last = partition.isLast(round);
       if (last) session.commit();
       session.exchange(0);
 
       typename R::template Accumulators<W> totals[U]{};
       R::template fold<U>(team, session, 0, mine.slot, mine.active, own, totals);
+      if constexpr (putsToAll<Tr>) receiveOwn(session, team.rank, mine);
       auto const target = writer.window(tileOffset);
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < U; ++i) {

@@ -16,6 +16,7 @@
 #include "mscclpp/algorithms/concepts.hpp"
 #include "mscclpp/algorithms/partition.hpp"
 #include "mscclpp/algorithms/reduction.hpp"
+#include "mscclpp/algorithms/requirements.hpp"
 #include "mscclpp/device/view.hpp"
 
 namespace mscclpp {
@@ -116,7 +117,6 @@ struct OneExchange {
     if (!round.begin()) return;
     for (;;) {
       round.send();
-
       auto const own = plan.own();
       auto const source = round.reader(own);
       auto const mine = round.slotsOf(own);
@@ -182,11 +182,13 @@ struct OneExchange {
     // False: there is nothing to do.
     MSCCLPP_DEVICE bool begin() {
       if (partition.slots == 0) return false;
+      if constexpr (putsToAll<Tr>) requireMulticast(team);
       enter(0);
       session.open();
       return true;
     }
     MSCCLPP_DEVICE bool next() {
+      if constexpr (putsToAll<Tr>) receiveOwn(session, team.rank, sent);
       if (partition.isLast(start)) return false;
       session.endRound();
       enter(start + partition.roundSlots());
@@ -195,12 +197,14 @@ struct OneExchange {
 
     // Puts this rank's parts, and returns when those of the peers may be read.
     MSCCLPP_DEVICE void send() {
+      static_assert(P::sameToAll || !putsToAll<Tr>,
+                    "a transport that puts to all ranks at once cannot send each rank a part of its own");
       if constexpr (P::sameToAll) {
         sendSame();
       } else {
         sendEach();
       }
-      if (ranks == 1) session.beginRound();
+      if (ranks == 1 && !P::sameToAll) session.beginRound();  // nobody is sent anything
       if (partition.isLast(start)) session.commit();
       session.exchange(0);
     }
@@ -240,6 +244,7 @@ struct OneExchange {
     std::uint64_t start = 0;
     std::uint64_t tileOffset = 0;  // bytes from the beginning of a part
     ThreadSlots<U> all;            // of a part of the largest count
+    ThreadSlots<U> sent;           // of this rank's part
 
    private:
     MSCCLPP_DEVICE void enter(std::uint64_t at) {
@@ -262,13 +267,8 @@ struct OneExchange {
       Payload<W> payloads[U];
       fetch(part, slots, payloads);
       session.beginRound();
-      MSCCLPP_UNROLL
-      for (int distance = 1; distance < ranks; ++distance) {
-        MSCCLPP_UNROLL
-        for (unsigned i = 0; i < U; ++i) {
-          session.put(peerAt(distance), static_cast<unsigned>(team.rank), slots.slot[i], payloads[i], slots.active[i]);
-        }
-      }
+      putSame<Tr>(team, ranks, session, slots, payloads);
+      if constexpr (putsToAll<Tr>) sent = slots;
     }
 
     MSCCLPP_DEVICE void sendEach() {

@@ -28,6 +28,9 @@ concept PushPlan = requires(P const& plan, int peer) {
 };
 
 struct Push {
+  // A broadcast is shared out: every rank hands a part of it on.
+  static constexpr bool relays = true;
+
   template <DirectTransport Tr, int Ranks, BlockSet B, PushPlan P>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, P const& plan) {
     DirectRound const round(team, blocks);

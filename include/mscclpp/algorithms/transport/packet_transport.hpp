@@ -35,6 +35,8 @@ struct PacketTransport : P {
   template <BlockSet B>
   class Session {
    public:
+    using Received = Payload<P::words>;
+
     MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows) : team_(team), blocks_(blocks) {
       rowSlots_ = slice() / rows / 128 * (128 / P::slotBytes);
       require(rowSlots_ != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), slice(),
@@ -65,6 +67,12 @@ struct PacketTransport : P {
     MSCCLPP_DEVICE void put(int peer, unsigned row, unsigned slot, Payload<P::words> const& payload,
                             bool active) const {
       P::store(team_.workspace(peer) + offset(row, slot), payload, flag_, active);
+    }
+
+    // Into everybody's slot, the own included; of a team with multicast addresses.
+    MSCCLPP_DEVICE void putToAll(unsigned row, unsigned slot, Payload<P::words> const& payload,
+                                 bool active) const requires MulticastPacketFormat<P> {
+      if (active) P::storeMulticast(team_.multicast + offset(row, slot), payload, flag_);
     }
 
     MSCCLPP_DEVICE void exchange(unsigned) const {}
