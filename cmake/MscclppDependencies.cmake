@@ -97,7 +97,6 @@ if((PROJECT_IS_TOP_LEVEL AND MSCCLPP_BUILD_BENCH) OR (MSCCLPP_HAS_CHECK AND MSCC
   set(mscclpp_wants_cli ON)
   mscclpp_require(CLI11 CLI11::CLI11 https://github.com/CLIUtils/CLI11.git v2.4.1 HEADER CLI/CLI.hpp)
 endif()
-if(MSCCLPP_HAS_SIM OR mscclpp_wants_cli OR MSCCLPP_BUILD_COLLECTIVES)   # reports, results, tuned profiles
-  mscclpp_require(nlohmann_json nlohmann_json::nlohmann_json https://github.com/nlohmann/json.git v3.11.3
-                  HEADER nlohmann/json.hpp)
-endif()
+# Timelines, reports, results, tuned profiles.
+mscclpp_require(nlohmann_json nlohmann_json::nlohmann_json https://github.com/nlohmann/json.git v3.11.3
+                HEADER nlohmann/json.hpp)

@@ -15,6 +15,7 @@
 #include "mscclpp/device/bulk_copy.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/device_handle.hpp"
+#include "mscclpp/device/device_syncer.hpp"
 #include "mscclpp/device/group_ops.hpp"
 #include "mscclpp/device/packet_channel.hpp"
 #include "mscclpp/device/symmetric_view.hpp"

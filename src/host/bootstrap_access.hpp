@@ -13,7 +13,7 @@ namespace mscclpp {
 
 class BootstrapAccess {
  public:
-  enum Tag : int { gather = -2, barrierTag = -3, group = -4, team = -5, memory = -6 };
+  enum Tag : int { gather = -2, barrierTag = -3, group = -4, team = -5, memory = -6, endpoint = -7, ballot = -8 };
 
   static void send(Bootstrap& bootstrap, std::vector<std::byte> const& message, int peer, int tag) {
     bootstrap.sendMessage(message.data(), message.size(), peer, tag);

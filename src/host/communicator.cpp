@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/communicator.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -11,6 +12,8 @@
 #include "format.hpp"
 #include "host_identity.hpp"
 #include "mscclpp/host/env.hpp"
+#include "mscclpp/host/trace.hpp"
+#include "mscclpp/host/wait.hpp"
 #include "mscclpp/host/wait_report.hpp"
 
 namespace mscclpp {
@@ -22,6 +25,10 @@ Communicator::Impl::Impl(std::shared_ptr<Bootstrap> with, Device on)
   self.process = processIdentity();
   self.kind = static_cast<std::uint32_t>(device.kind);
   self.ordinal = device.ordinal;
+  self.node = machine.nodeOf(device.ordinal);
+  for (auto const transport : {Transport::ib, Transport::tcp}) {
+    if (missing(transport, device).empty()) self.transports |= TransportSet(transport).bits();
+  }
   machine.properties(device.ordinal).busId.copy(self.busId, sizeof self.busId - 1);
   peers[static_cast<std::size_t>(rank())] = self;
   bootstrap->allGather(peers.data(), sizeof(PeerInfo));
@@ -50,6 +57,15 @@ void Communicator::Impl::checkOwn(std::string_view operation, RegisteredMemory c
          rank(), operation,
          memory ? fmt::format("memory of rank {}", memory.rank()) : std::string("an empty RegisteredMemory"));
   }
+}
+
+void Communicator::Impl::reportFault(ErrorCode code, std::string const& text) {
+  {
+    std::lock_guard const lock(faultMutex);
+    if (!fault) fault.emplace(code, text);
+  }
+  log(LogLevel::info, "{}", text);
+  storeShared(&watch->abort, 1u);
 }
 
 namespace {
@@ -90,7 +106,8 @@ layout::Watch* Communicator::watch() const noexcept { return impl_->watch; }
 
 bool Communicator::reaches(int peer) const {
   impl_->checkPeer("reaches", peer);
-  return impl_->peer(peer).hostIdentity == impl_->peer(rank()).hostIdentity;
+  auto const& self = impl_->peer(rank());
+  return impl_->sameHost(peer) && impl_->peer(peer).node == self.node;
 }
 
 bool Communicator::linesArriveWhole(int peer) const {
@@ -126,6 +143,14 @@ RegisteredMemory Communicator::registerMemory(void* pointer, std::size_t bytes) 
   return RegisteredMemory::own(rank(), impl_->device, pointer, bytes);
 }
 
+RegisteredMemory Communicator::registerMemory(void* pointer, std::size_t bytes, TransportSet transports) const {
+  std::vector<std::shared_ptr<TransportContext>> contexts;
+  for (auto const transport : allTransports) {
+    if (transport != Transport::memory && transports.has(transport)) contexts.push_back(impl_->context(transport));
+  }
+  return RegisteredMemory::own(rank(), impl_->device, pointer, bytes, contexts);
+}
+
 void Communicator::sendMemory(RegisteredMemory const& memory, int peer, int tag) const {
   BootstrapAccess::checkTag(*impl_->bootstrap, "sendMemory", peer, tag);
   impl_->checkOwn("sendMemory", memory);
@@ -145,13 +170,18 @@ std::vector<RegisteredMemory> Communicator::exchangeMemory(RegisteredMemory cons
   bool alone = true;
   for (int peer = 0; peer < size(); ++peer) alone = alone && impl_->sameProcess(peer);
   auto const mine = memory.serialize(!alone);
-  std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(size()));
-  std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * rank());
-  impl_->bootstrap->allGather(all.data(), mine.size());
+  // Keys of transports differ in size from rank to rank.
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size()));
+  sizes[static_cast<std::size_t>(rank())] = mine.size();
+  impl_->bootstrap->allGather(sizes.data(), sizeof sizes[0]);
+  auto const stride = *std::max_element(sizes.begin(), sizes.end());
+  std::vector<std::byte> all(stride * sizes.size());
+  std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(stride) * rank());
+  impl_->bootstrap->allGather(all.data(), stride);
   std::vector<RegisteredMemory> result;
   for (int peer = 0; peer < size(); ++peer) {
-    auto const part =
-        std::span<std::byte const>(all).subspan(mine.size() * static_cast<std::size_t>(peer), mine.size());
+    auto const at = static_cast<std::size_t>(peer);
+    auto const part = std::span<std::byte const>(all).subspan(stride * at, sizes[at]);
     result.push_back(peer == rank() ? memory : RegisteredMemory::deserialize(part, impl_->device));
   }
   // Nobody may withdraw its memory before everybody has mapped it.
@@ -166,12 +196,24 @@ MemoryDevice2DeviceSemaphore Communicator::buildSemaphore(int peer, int tag) con
 void Communicator::checkReports() const {
   layout::Watch& watch = *impl_->watch;
   std::string const text = explain(watch);
-  bool const misuse = !text.empty() && watch.reports[0].kind == layout::WaitKind::misuse;
+  auto const first = text.empty() ? layout::WaitKind::none : watch.reports[0].kind;
+  std::optional<Error> fault;
+  {
+    std::lock_guard const lock(impl_->faultMutex);
+    fault = impl_->fault;
+  }
   for (auto& report : watch.reports) report = {};
   std::atomic_ref(watch.reportCount).store(0, std::memory_order_relaxed);
   bool const raised = std::atomic_ref(watch.abort).load(std::memory_order_relaxed) != 0;
-  if (!impl_->aborted) std::atomic_ref(watch.abort).store(0, std::memory_order_relaxed);
-  if (!text.empty()) throw Error(misuse ? ErrorCode::invalidUsage : ErrorCode::timeout, text);
+  // A proxy that has failed does not come back, so neither may kernels wait for it again.
+  if (!impl_->aborted && !fault) std::atomic_ref(watch.abort).store(0, std::memory_order_relaxed);
+  if (fault) throw Error(fault->code(), text.empty() ? fault->what() : fmt::format("{}\n{}", fault->what(), text));
+  if (!text.empty()) {
+    throw Error(first == layout::WaitKind::misuse      ? ErrorCode::invalidUsage
+                : first == layout::WaitKind::abandoned ? ErrorCode::remoteError
+                                                       : ErrorCode::timeout,
+                text);
+  }
   if (impl_->aborted) fail(ErrorCode::aborted, "rank {}: abort() has ended the waits of this rank's kernels", rank());
   if (raised) {
     fail(ErrorCode::timeout, "rank {}: a kernel gave up waiting, but its report is not complete: is it still running?",
@@ -185,8 +227,10 @@ void Communicator::abort() const noexcept {
 }
 
 void Communicator::synchronize(Stream const& stream, std::optional<std::chrono::nanoseconds> limit) const {
+  auto const begin = Trace::on() ? Trace::now() : 0;
   try {
     stream.synchronize(limit);
+    if (begin != 0 && Trace::on()) Trace::span(rank(), Trace::hostTrack, "wait: synchronize", begin, {});
   } catch (Error const& error) {
     // What the kernels say is nearer to the cause than what the stream does.
     std::string const text = explain(*impl_->watch);

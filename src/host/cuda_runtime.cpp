@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_copy_engine.hpp"
 #include "deadline.hpp"
 #include "format.hpp"
 #include "multicast_driver.hpp"
@@ -437,6 +438,11 @@ class CudaRuntime final : public Runtime {
     // What has been recorded stays until it is no longer needed.
     (void)cudaEventDestroy(event);
     check(code, "order a CUDA stream after another");
+  }
+
+  std::unique_ptr<CopyEngine> createCopyEngine(int device) override {
+    checkDevice(device);
+    return makeCudaCopyEngine(device);
   }
 
  private:

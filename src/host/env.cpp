@@ -33,6 +33,13 @@ LogLevel parseLevel(std::string const& variable, std::string const& text) {
        text);
 }
 
+Transport parseTransport(std::string const& variable, std::string const& text) {
+  for (auto const transport : allTransports) {
+    if (text == nameOf(transport)) return transport;
+  }
+  fail(ErrorCode::invalidUsage, "{}=\"{}\" is no transport: use auto, memory, ib or tcp", variable, text);
+}
+
 bool parseSwitch(std::string const& variable, std::string const& text) {
   if (text == "1" || text == "true" || text == "on") return true;
   if (text == "0" || text == "false" || text == "off") return false;
@@ -103,6 +110,8 @@ Environment readEnvironment(VariableLookup const& lookup) {
   }
   result.multicast = parseSwitch("MSCCLPP_NVLS", valueOf(lookup, "MSCCLPP_NVLS").value_or(defaultOf("MSCCLPP_NVLS"))) &&
                      ncclAllowsMulticast(lookup);
+  auto const transport = valueOf(lookup, "MSCCLPP_TRANSPORT").value_or(defaultOf("MSCCLPP_TRANSPORT"));
+  if (transport != defaultOf("MSCCLPP_TRANSPORT")) result.transport = parseTransport("MSCCLPP_TRANSPORT", transport);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/memory.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -11,16 +12,19 @@
 #include "format.hpp"
 #include "host_identity.hpp"
 #include "keyed_hash.hpp"
+#include "mapped_memory.hpp"
 #include "mscclpp/host/env.hpp"
 #include "socket.hpp"
+#include "transport.hpp"
 
 namespace mscclpp {
 namespace {
 
 constexpr std::uint64_t recordMagic = 0x6d7363636c706d65ull;
-constexpr std::uint32_t recordVersion = 1;
+constexpr std::uint32_t recordVersion = 2;
 
-// What serialize() writes. Only processes of one host can use it, so host byte order is right.
+// What serialize() writes, followed by a KeyRecord and its bytes for each transport. In the byte order of the host; the
+// magic number of another order is refused.
 struct MemoryRecord {
   std::uint64_t magic;
   std::uint32_t version;
@@ -37,12 +41,22 @@ struct MemoryRecord {
   std::uint32_t hasIpc;
   std::uint32_t hasDescriptor;
   IpcHandle ipc;
-  std::uint64_t check;
+  std::int32_t node;  // Runtime::nodeOf
+  std::uint32_t keys;
+  std::uint64_t check;  // of everything but itself
 };
-static_assert(sizeof(MemoryRecord) == 184);
+static_assert(sizeof(MemoryRecord) == 192);
 
-std::uint64_t checkOf(MemoryRecord const& record) {
-  return keyedHash(Key128{}, bytesOf(record).first(offsetof(MemoryRecord, check)));
+struct KeyRecord {
+  std::uint32_t transport;
+  std::uint32_t bytes;
+};
+
+std::uint64_t checkOf(std::span<std::byte const> all) {
+  constexpr auto at = static_cast<std::ptrdiff_t>(offsetof(MemoryRecord, check));
+  std::vector<std::byte> text(all.begin(), all.begin() + at);
+  text.insert(text.end(), all.begin() + at + sizeof(MemoryRecord::check), all.end());
+  return keyedHash(Key128{}, text);
 }
 
 // A peer's allocation, as mapped here.
@@ -88,6 +102,10 @@ struct RegisteredMemory::Impl {
   mutable std::optional<IpcHandle> ipc;
   mutable std::optional<Key128> descriptor;
 
+  // By transport; of the own memory the registrations that made the keys too.
+  std::map<Transport, std::vector<std::byte>> keys;
+  std::map<Transport, std::shared_ptr<Registration>> registrations;
+
   // Of memory from elsewhere.
   std::shared_ptr<void> source;
 
@@ -132,11 +150,18 @@ std::string_view nameOf(MemoryReach reach) noexcept {
       return "IPC handle";
     case MemoryReach::descriptor:
       return "file descriptor";
+    case MemoryReach::otherHost:
+      return "another host's memory";
   }
   return "unknown";
 }
 
 RegisteredMemory RegisteredMemory::own(int rank, Device device, void* pointer, std::size_t bytes) {
+  return own(rank, device, pointer, bytes, {});
+}
+
+RegisteredMemory RegisteredMemory::own(int rank, Device device, void* pointer, std::size_t bytes,
+                                       std::span<std::shared_ptr<TransportContext> const> transports) {
   Runtime& machine = device.runtime();
   if (pointer == nullptr || bytes == 0) {
     fail(ErrorCode::invalidUsage, "rank {}: registerMemory({}, {} bytes): there is nothing to register", rank,
@@ -163,6 +188,16 @@ RegisteredMemory RegisteredMemory::own(int rank, Device device, void* pointer, s
   impl->bytes = bytes;
   impl->allocation = allocation;
   impl->registration = randomKey();
+  for (auto const& context : transports) {
+    auto registration = context->registerMemory(rank, device, pointer, bytes);
+    auto key = registration->key();
+    if (key.size() > maxTransportBytes) {
+      fail(ErrorCode::internalError, "rank {}: the {} transport's key of a memory has {} bytes, the limit is {}", rank,
+           nameOf(context->transport()), key.size(), maxTransportBytes);
+    }
+    impl->keys[context->transport()] = std::move(key);
+    impl->registrations[context->transport()] = std::move(registration);
+  }
   auto& table = Impl::table();
   std::lock_guard const lock(table.mutex);
   std::erase_if(table.entries, [](auto const& entry) { return entry.second.expired(); });
@@ -176,11 +211,55 @@ RegisteredMemory::Impl const& RegisteredMemory::get() const {
   return *impl_;
 }
 
-std::byte* RegisteredMemory::data() const { return get().data; }
+std::byte* RegisteredMemory::data() const {
+  Impl const& impl = get();
+  if (impl.reach == MemoryReach::otherHost) {
+    fail(ErrorCode::unsupported,
+         "memory of rank {} is on another host and has no address here; use a port channel, whose proxy reaches it",
+         impl.rank);
+  }
+  return impl.data;
+}
 std::size_t RegisteredMemory::size() const { return get().bytes; }
 int RegisteredMemory::rank() const { return get().rank; }
 Device RegisteredMemory::device() const { return get().device; }
 MemoryReach RegisteredMemory::reach() const { return get().reach; }
+
+TransportSet RegisteredMemory::transports() const {
+  Impl const& impl = get();
+  TransportSet set = impl.data != nullptr ? TransportSet(Transport::memory) : TransportSet();
+  for (auto const& [transport, key] : impl.keys) set = set | transport;
+  return set;
+}
+
+std::span<std::byte const> RegisteredMemory::key(Transport transport) const {
+  Impl const& impl = get();
+  auto const found = impl.keys.find(transport);
+  if (found == impl.keys.end()) {
+    fail(ErrorCode::invalidUsage,
+         "memory of rank {} ({} bytes) is not registered for {}; name that transport where it is registered", impl.rank,
+         impl.bytes, nameOf(transport));
+  }
+  return found->second;
+}
+
+Registration& RegisteredMemory::registration(Transport transport) const {
+  Impl const& impl = get();
+  auto const found = impl.registrations.find(transport);
+  if (found == impl.registrations.end()) {
+    fail(ErrorCode::invalidUsage,
+         "memory of rank {} ({} bytes) is not this rank's own memory registered for {}; name that transport in "
+         "registerMemory",
+         impl.rank, impl.bytes, nameOf(transport));
+  }
+  return *found->second;
+}
+
+std::byte* MappedMemory::address(RegisteredMemory const& memory) {
+  auto const& impl = memory.get();
+  if (impl.data == nullptr) return memory.data();  // throws
+  return impl.data;
+}
 
 std::vector<std::byte> RegisteredMemory::serialize(bool forOtherProcesses) const {
   Impl const& impl = get();
@@ -209,37 +288,78 @@ std::vector<std::byte> RegisteredMemory::serialize(bool forOtherProcesses) const
     if (impl.ipc) record.ipc = *impl.ipc;
     if (impl.descriptor) record.descriptor = *impl.descriptor;
   }
-  record.check = checkOf(record);
-  auto const bytes = bytesOf(record);
-  return {bytes.begin(), bytes.end()};
+  record.node = impl.device.runtime().nodeOf(impl.device.ordinal);
+  record.keys = static_cast<std::uint32_t>(impl.keys.size());
+  auto const head = bytesOf(record);
+  std::vector<std::byte> all(head.begin(), head.end());
+  for (auto const& [transport, key] : impl.keys) {
+    KeyRecord const part{static_cast<std::uint32_t>(transport), static_cast<std::uint32_t>(key.size())};
+    auto const partBytes = bytesOf(part);
+    all.insert(all.end(), partBytes.begin(), partBytes.end());
+    all.insert(all.end(), key.begin(), key.end());
+  }
+  auto const check = checkOf(all);
+  std::memcpy(all.data() + offsetof(MemoryRecord, check), &check, sizeof check);
+  return all;
 }
 
-RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes, Device device) {
-  if (bytes.size() != sizeof(MemoryRecord)) {
-    fail(ErrorCode::invalidUsage, "RegisteredMemory: got {} bytes, but serialize() writes {}", bytes.size(),
-         sizeof(MemoryRecord));
-  }
-  MemoryRecord record{};
-  std::memcpy(&record, bytes.data(), sizeof record);
-  if (record.magic != recordMagic || record.version != recordVersion || record.check != checkOf(record)) {
+namespace {
+
+// Bytes of a peer: nothing in them is relied on before it has been looked at.
+MemoryRecord parse(std::span<std::byte const> bytes, std::map<Transport, std::vector<std::byte>>& keys) {
+  auto const refuse = [&](std::string_view why) {
     fail(ErrorCode::invalidUsage,
-         "RegisteredMemory: the bytes are not what serialize() of this library version wrote, or were altered");
+         "RegisteredMemory: the {} bytes are not what serialize() of this library version wrote, or were altered: {}",
+         bytes.size(), why);
+  };
+  MemoryRecord record{};
+  if (bytes.size() < sizeof record) refuse("they are too few");
+  std::memcpy(&record, bytes.data(), sizeof record);
+  if (record.magic != recordMagic || record.version != recordVersion) refuse("they begin otherwise");
+  if (record.check != checkOf(bytes)) refuse("their check sum is wrong");
+  if (record.offset > record.allocationBytes || record.bytes > record.allocationBytes - record.offset) {
+    refuse("the range does not lie in its allocation");
   }
+  auto rest = bytes.subspan(sizeof record);
+  for (std::uint32_t i = 0; i < record.keys; ++i) {
+    KeyRecord part{};
+    if (rest.size() < sizeof part) refuse("a key is missing");
+    std::memcpy(&part, rest.data(), sizeof part);
+    rest = rest.subspan(sizeof part);
+    if (part.bytes > rest.size() || part.bytes > maxTransportBytes) refuse("a key is longer than what is there");
+    if (part.transport >= allTransports.size()) refuse("there is no such transport");
+    keys[static_cast<Transport>(part.transport)].assign(rest.begin(), rest.begin() + part.bytes);
+    rest = rest.subspan(part.bytes);
+  }
+  if (!rest.empty()) refuse("they are too many");
+  return record;
+}
+
+}  // namespace
+
+RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes, Device device) {
+  auto impl = std::make_shared<Impl>();
+  auto const record = parse(bytes, impl->keys);
   Runtime& machine = device.runtime();
   auto const kind = static_cast<DeviceKind>(record.kind);
   if (kind != device.kind) {
     fail(ErrorCode::invalidUsage, "memory of rank {} is on a {} device, this rank's device is a {} one", record.rank,
          nameOf(kind), nameOf(device.kind));
   }
-  if (record.hostIdentity != hostIdentity()) {
-    fail(ErrorCode::unsupported,
-         "memory of rank {} is on another host or in another network namespace; only memory of this host can be mapped",
-         record.rank);
-  }
-  auto impl = std::make_shared<Impl>();
   impl->rank = record.rank;
   impl->device = device;
   impl->bytes = record.bytes;
+  if (record.hostIdentity != hostIdentity()) {
+    if (impl->keys.empty()) {
+      fail(ErrorCode::unsupported,
+           "memory of rank {} is on another host or in another network namespace, and is registered with no transport "
+           "to there; name one in registerMemory",
+           record.rank);
+    }
+    impl->reach = MemoryReach::otherHost;
+    return RegisteredMemory(std::move(impl));
+  }
+  bool const otherNode = record.node != machine.nodeOf(device.ordinal);
   if (record.process == processIdentity()) {
     std::shared_ptr<Impl> original;
     {
@@ -254,9 +374,10 @@ RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes,
            "memory of rank {} is no longer registered; keep its RegisteredMemory as long as others use it",
            record.rank);
     }
-    if (original->device != device) machine.enablePeer(device.ordinal, original->allocation);
+    // Kernels here get no access to another node's memory; copies of the machine do.
+    if (original->device != device && !otherNode) machine.enablePeer(device.ordinal, original->allocation);
     impl->data = original->data;
-    impl->reach = MemoryReach::sameProcess;
+    impl->reach = otherNode ? MemoryReach::otherHost : MemoryReach::sameProcess;
     impl->source = original;
     return RegisteredMemory(std::move(impl));
   }
@@ -275,6 +396,7 @@ RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes,
     fail(ErrorCode::invalidUsage, "memory of rank {} was serialised for its own process only, by serialize(false)",
          record.rank);
   }
+  if (otherNode) impl->reach = MemoryReach::otherHost;
   impl->data = static_cast<std::byte*>(import->base) + record.offset;
   impl->source = std::move(import);
   return RegisteredMemory(std::move(impl));

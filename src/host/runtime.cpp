@@ -3,6 +3,8 @@
 
 #include <map>
 #include <mutex>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "cuda_runtime.hpp"
@@ -11,6 +13,15 @@
 
 namespace mscclpp {
 namespace {
+
+class OrdinaryThread final : public HostThread {
+ public:
+  explicit OrdinaryThread(std::function<void()> main) : thread_(std::move(main)) {}
+  ~OrdinaryThread() override { thread_.join(); }
+
+ private:
+  std::thread thread_;
+};
 
 class Registry {
  public:
@@ -64,6 +75,22 @@ std::unique_ptr<MulticastMemory> Runtime::multicast(int device) {
   (void)multicastSupported(device, why);
   fail(ErrorCode::unsupported, "multicast memory on {} device {}: {}", nameOf(kind()), device, why);
 }
+
+std::optional<Dmabuf> Runtime::exportDmabuf(void const*, std::size_t) { return {}; }
+
+std::unique_ptr<CopyEngine> Runtime::createCopyEngine(int device) {
+  fail(ErrorCode::unsupported, "{} device {} has no copy engines that a proxy could use", nameOf(kind()), device);
+}
+
+std::unique_ptr<HostThread> Runtime::startThread(int, std::string name, std::function<void()> main) {
+  try {
+    return std::make_unique<OrdinaryThread>(std::move(main));
+  } catch (std::system_error const& error) {
+    throwSystemError(fmt::format("cannot start the thread \"{}\"", name), error.code().value());
+  }
+}
+
+int Runtime::nodeOf(int) const { return 0; }
 
 Runtime& runtime(DeviceKind kind) {
   std::string missing;

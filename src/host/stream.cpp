@@ -5,6 +5,7 @@
 
 #include "format.hpp"
 #include "mscclpp/host/env.hpp"
+#include "mscclpp/host/trace.hpp"
 
 namespace mscclpp {
 
@@ -34,6 +35,7 @@ Stream::~Stream() {
 
 void Stream::synchronize(std::optional<std::chrono::nanoseconds> limit) const {
   runtime(device_.kind).synchronize(native_, limit.value_or(environment().timeout));
+  if (Trace::on()) Trace::streamIdle(native_);
 }
 
 bool Stream::idle() const { return runtime(device_.kind).idle(native_); }

@@ -2,6 +2,7 @@
 #include "mscclpp/host/wait.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "deadline.hpp"
@@ -11,6 +12,15 @@ namespace {
 
 thread_local HostWait installed = nullptr;
 thread_local HostOrder const* installedOrder = nullptr;
+thread_local HostWords const* installedWords = nullptr;
+
+void spinPause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
 
 }  // namespace
 
@@ -43,5 +53,34 @@ bool hostWait(std::function<bool()> const& ready, std::chrono::nanoseconds limit
     }
   }
 }
+
+void setThreadHostWords(HostWords const* words) noexcept { installedWords = words; }
+
+std::uint64_t loadShared(std::uint64_t const* word) {
+  if (installedWords != nullptr) return installedWords->load(word);
+  return std::atomic_ref(const_cast<std::uint64_t&>(*word)).load(std::memory_order_acquire);
+}
+
+void storeShared(std::uint64_t* word, std::uint64_t value) {
+  if (installedWords != nullptr) return installedWords->store(word, sizeof *word, value);
+  std::atomic_ref(*word).store(value, std::memory_order_release);
+}
+
+void storeShared(std::uint32_t* word, std::uint32_t value) {
+  if (installedWords != nullptr) return installedWords->store(word, sizeof *word, value);
+  std::atomic_ref(*word).store(value, std::memory_order_release);
+}
+
+void hostIdle(std::function<bool()> const& ready, bool busy, std::uint32_t who, std::uint64_t waitsFor,
+              unsigned rounds) {
+  if (installedWords != nullptr) return installedWords->idle(ready, busy, who, waitsFor, rounds);
+  constexpr unsigned spins = 1u << 14;       // some 100 us
+  constexpr unsigned yields = spins * 1024;  // tenths of a second; then whoever asks next waits some 50 us longer
+  if (rounds < spins) return spinPause();
+  if (rounds < yields || busy) return std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+unsigned hostMostRounds() { return installedWords == nullptr ? 0 : installedWords->mostRounds; }
 
 }  // namespace mscclpp

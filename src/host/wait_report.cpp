@@ -65,6 +65,14 @@ std::string refused(layout::WaitReport const& report) {
     case Misuse::switchRange:
       return fmt::format("a range up to byte {} of a switch channel's memory, which has {}", report.seen,
                          report.expected);
+    case Misuse::triggerRange:
+      return fmt::format(
+          "a size or offset of {} bytes for the port channel to rank {}: a trigger carries at most {}; register the "
+          "memory in parts, or put several times",
+          report.seen, report.peer, report.expected);
+    case Misuse::triggerMemory:
+      return fmt::format("memory id {} for the port channel to rank {}: ids are 0 to {}", report.seen, report.peer,
+                         report.expected);
   }
   return fmt::format("misuse number {} (limit {}, given {})", report.channel, report.expected, report.seen);
 }
@@ -88,6 +96,12 @@ std::string awaited(layout::WaitReport const& report) {
                          report.seen);
     case WaitKind::proxy:
       return fmt::format("the host's proxy: expected position {}, seen {}", report.expected, report.seen);
+    case WaitKind::portSignal:
+      return fmt::format("a signal of rank {}'s proxy on port channel {}: expected count {}, seen {}", report.peer,
+                         report.channel, report.expected, report.seen);
+    case WaitKind::portFlush:
+      return fmt::format("the flush of port channel {} to rank {}: the proxy has completed positions up to {} of {}",
+                         report.channel, report.peer, report.seen, report.expected);
     case WaitKind::bulkBarrier:
       return fmt::format(
           "arrivals and bytes at its block's bulk barrier at shared address {}: the phase of parity {} "
@@ -102,8 +116,11 @@ std::string awaited(layout::WaitReport const& report) {
     case WaitKind::switchBarrier:
       return fmt::format("the ranks of switch channel {}: expected {} signals of all of them, seen {}", report.channel,
                          report.expected, report.seen);
+    case WaitKind::hostProxy:
+      return fmt::format("triggers for proxy {}, from position {} on", report.channel, report.expected);
     case WaitKind::none:
     case WaitKind::misuse:
+    case WaitKind::abandoned:
       break;
   }
   return fmt::format("kind {} of rank {}, channel {}: expected {}, seen {}", static_cast<unsigned>(report.kind),
@@ -114,6 +131,11 @@ std::string line(layout::WaitReport const& report, std::size_t threads) {
   std::string const who = fmt::format("rank {} block {} thread {}{}", report.rank, report.block, report.thread,
                                       threads > 1 ? fmt::format(" and {} more threads", threads - 1) : "");
   if (report.kind == layout::WaitKind::misuse) return fmt::format("{} refused {}", who, refused(report));
+  if (report.kind == layout::WaitKind::abandoned) {
+    return fmt::format(
+        "{} waited on port channel {} for signal {} of rank {}, whose proxy or connection to here has failed", who,
+        report.channel, report.expected, report.peer);
+  }
   return fmt::format("{} waited {} for {}", who, describe(std::chrono::nanoseconds(report.waitedNs)), awaited(report));
 }
 
@@ -135,6 +157,14 @@ char const* advice(layout::WaitKind kind) {
     case WaitKind::messageTaken:
       return "check that the other rank makes the matching call, and that calls that wait for each other are in one "
              "group (MSCCLPP_KERNEL_TIMEOUT sets the limit)";
+    case WaitKind::portSignal:
+    case WaitKind::portFlush:
+      return "check that the proxies of both ranks are started, and that the ranks waited for run the same calls in "
+             "the "
+             "same order and have not failed (MSCCLPP_KERNEL_TIMEOUT sets the limit)";
+    case WaitKind::abandoned:
+      return "look at what that rank reports; after an error make new channels, or go on with the ranks that are left "
+             "(Communicator::shrink)";
     case WaitKind::bulkBarrier:
       return "check that each phase gets as many arrivals as init() was told, and the bytes that arriveExpect() was";
     default:

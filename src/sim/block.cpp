@@ -68,7 +68,9 @@ Block::Block(Kernel& kernel, unsigned index)
     warps_[i / lanesPerWarp].live |= 1u << (i % lanesPerWarp);
     scheduler.add(thread);
   }
-  if (auto* const checker = kernel.machine().checker()) {
+  if (auto* const checker = kernel.machine().checker(); checker != nullptr && kernel.isHost()) {
+    threads_[0].agent = &checker->addHostThread(kernel.stream().device, kernel.name(), kernel.startClock());
+  } else if (checker != nullptr) {
     agents_ = checker->beginBlock(kernel.stream().device, kernel.name(), index, live_, kernel.startClock());
     for (unsigned i = 0; i < live_; ++i) threads_[i].agent = &agents_[i];
   }
@@ -339,7 +341,9 @@ void Block::threadEnded(GpuThread& thread) {
   auto& warp = warps_[w];
   warp.live &= ~(1u << thread.context.lane);
   if (live_ == 0) {
-    if (auto* const checker = kernel_.machine().checker()) kernel_.noteBlockEnd(checker->endBlock(agents_));
+    if (auto* const checker = kernel_.machine().checker()) {
+      kernel_.noteBlockEnd(kernel_.isHost() ? checker->release(*thread.agent) : checker->endBlock(agents_));
+    }
     allowNext();
     kernel_.blockEnded(index_);
     return;

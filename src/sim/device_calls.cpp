@@ -141,6 +141,7 @@ bool pollYield(PollState& state) {
   if (first) state.startNs = now;
   if (first && state.what.kind == layout::WaitKind::gridBarrier) machine.checkResident(self.block->kernel());
   if (auto* watch = state.watch; watch != nullptr && read(watch->abort) != 0) return false;
+  if (state.expired) return false;
   if (!machine.deterministic()) {
     auto const waited = now - state.startNs;
     if (state.watch == nullptr) {

@@ -26,7 +26,10 @@ void GpuThread::body() noexcept {
   }
 }
 
-StackPool& GpuThread::stacks() { return block->kernel().machine().threadStacks(); }
+StackPool& GpuThread::stacks() {
+  auto& kernel = block->kernel();
+  return kernel.isHost() ? kernel.machine().hostThreadStacks() : kernel.machine().threadStacks();
+}
 
 TaskKey GpuThread::key() const {
   return keyOfThread({context.device, block->kernel().number(), context.block, context.thread});
@@ -46,6 +49,13 @@ Kernel::Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::
       name_(std::move(name)),
       number_(machine.numberKernel(stream.device)),
       perThread_(std::move(perThread)) {}
+
+std::shared_ptr<Kernel> Kernel::ofHost(Machine& machine, Stream& stream, std::string name, std::function<void()> main) {
+  auto kernel = std::make_shared<Kernel>(machine, stream, LaunchShape{.blocks = 1, .threads = 1}, std::move(name),
+                                         std::move(main));
+  kernel->isHost_ = true;
+  return kernel;
+}
 
 void Kernel::start(std::shared_ptr<Kernel> previous) {
   started_ = true;

@@ -138,6 +138,10 @@ class Block {
 class Kernel {
  public:
   Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::string name, std::function<void()> perThread);
+  // A thread of the host that the scheduler runs like a kernel's: it takes no room on the device, and to the checker it
+  // is none of its threads.
+  static std::shared_ptr<Kernel> ofHost(Machine& machine, Stream& stream, std::string name, std::function<void()> main);
+  bool isHost() const { return isHost_; }
 
   Machine& machine() { return machine_; }
   Stream& stream() { return stream_; }
@@ -184,6 +188,7 @@ class Kernel {
   unsigned blocksAllowing_ = 0;
   bool started_ = false;
   bool cancelled_ = false;
+  bool isHost_ = false;
   std::string failure_;
   Clock startClock_;
   Clock endClock_;

@@ -62,6 +62,7 @@ AccessRecord recordOf(WaitingGroup const& group) {
 
 // Those that say most come first: waits of the library, then barriers, then host code.
 int rankOf(WaitingGroup const& group) {
+  if (group.kind == layout::WaitKind::hostProxy) return 3;  // it waits for whoever waits for something else
   if (group.kind != layout::WaitKind::none) return 0;
   if (group.blocks.empty() && !group.host) return 1;
   return group.host ? 3 : 2;

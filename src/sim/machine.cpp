@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "checker/checker.hpp"
+#include "host_words.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/wait.hpp"
 
@@ -26,16 +27,17 @@ constexpr int defaultDevices = 8;
 constexpr int maxDevices = 1024;
 constexpr unsigned threadsPerMultiprocessor = 2048;
 constexpr std::size_t smallestStack = 16 * 1024;
+constexpr std::size_t hostThreadStackBytes = std::size_t{256} << 10;  // handlers of proxies are ordinary host code
 
-int devicesFromEnvironment() {
-  char const* text = std::getenv("MSCCLPP_SIM_DEVICES");
-  if (text == nullptr || *text == '\0') return defaultDevices;
+int fromEnvironment(char const* name, int fallback) {
+  char const* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return fallback;
   int devices = 0;
   char const* end = text + std::strlen(text);
   auto const [rest, error] = std::from_chars(text, end, devices);
   if (error != std::errc{} || rest != end || devices < 1 || devices > maxDevices) {
     throw Error(ErrorCode::invalidUsage,
-                fmt::format("MSCCLPP_SIM_DEVICES is \"{}\"; it must be a number from 1 to {}", text, maxDevices));
+                fmt::format("{} is \"{}\"; it must be a number from 1 to {}", name, text, maxDevices));
   }
   return devices;
 }
@@ -44,6 +46,7 @@ void checkOptions(MachineOptions const& o) {
   auto refuse = [](std::string const& why) { throw Error(ErrorCode::invalidUsage, "MachineOptions::" + why); };
   if (o.devices < 0 || o.devices > maxDevices)
     refuse(fmt::format("devices is {}, the range is 0 to {}", o.devices, maxDevices));
+  if (o.devicesPerNode < 0) refuse(fmt::format("devicesPerNode is {}, it must be 0 (all) or more", o.devicesPerNode));
   if (o.memoryBytes == 0) refuse("memoryBytes is 0; a device needs memory");
   if (o.multiprocessors < 1) refuse(fmt::format("multiprocessors is {}, it must be at least 1", o.multiprocessors));
   if (o.threadStackBytes < smallestStack) {
@@ -66,6 +69,7 @@ HostOrder const hostOrder{[]() -> std::shared_ptr<void const> {
                           }};
 
 unsigned room(Kernel const& kernel) {
+  if (kernel.isHost()) return 0;
   return (kernel.shape().threads + lanesPerWarp - 1) / lanesPerWarp * lanesPerWarp;
 }
 
@@ -84,7 +88,8 @@ Machine& Machine::instance() {
 
 void Machine::applyOptions() {
   if (applied_) return;
-  if (options_.devices == 0) options_.devices = devicesFromEnvironment();
+  if (options_.devices == 0) options_.devices = fromEnvironment("MSCCLPP_SIM_DEVICES", defaultDevices);
+  if (options_.devicesPerNode == 0) options_.devicesPerNode = fromEnvironment("MSCCLPP_SIM_DEVICES_PER_NODE", 0);
   devices_.assign(static_cast<std::size_t>(options_.devices), Device{});
   for (auto& device : devices_) {
     device.freeThreads = static_cast<unsigned>(options_.multiprocessors) * threadsPerMultiprocessor;
@@ -92,6 +97,7 @@ void Machine::applyOptions() {
   checkAddresses_ = options_.checkAddresses;
   linesArriveWhole_ = options_.linesArriveWhole;
   stacks_ = std::make_unique<StackPool>(options_.threadStackBytes * stackFactor);
+  hostThreadStacks_ = std::make_unique<StackPool>(hostThreadStackBytes * stackFactor);
   scheduler_.restart(options_.seed, options_.preemption);
   applied_ = true;
 }
@@ -283,6 +289,28 @@ bool Machine::finishLateCopies() {
   return any;
 }
 
+bool Machine::expireWait() {
+  Task* first = nullptr;
+  std::uint64_t ends = 0;
+  for (auto* const task : scheduler_.polling()) {
+    std::uint64_t at = 0;
+    if (!task->isGpuThread()) {
+      at = task->hostWaitEnds;
+    } else if (task->poll != nullptr && task->poll->watch != nullptr) {
+      auto const limit = std::atomic_ref(task->poll->watch->limitNs).load(std::memory_order_relaxed);
+      if (limit != 0) at = task->poll->startNs + limit;
+    }
+    if (at == 0 || (first != nullptr && at >= ends)) continue;
+    first = task;
+    ends = at;
+  }
+  if (first == nullptr) return false;
+  scheduler_.passTime(ends);
+  (first->isGpuThread() ? first->poll->expired : first->hostWaitExpired) = true;
+  scheduler_.noteProgress();
+  return true;
+}
+
 // ---- streams
 // ---------------------------------------------------------------------------------------------------------
 
@@ -309,7 +337,7 @@ std::vector<void*> Machine::streamsOf(int device) {
   std::unique_lock const lock(mutex_);
   std::vector<void*> result;
   for (auto const& stream : streams_) {
-    if (stream->device == device) result.push_back(stream.get());
+    if (stream->device == device && !stream->ofHost) result.push_back(stream.get());
   }
   return result;
 }
@@ -565,6 +593,7 @@ void Machine::beginRun(int ranks, std::uint64_t seed, double preemption) {
   kernelFailures_.clear();
   scheduler_.restart(seed, preemption);
   setThreadHostOrder(&hostOrder);
+  setThreadHostWords(&hostWords);
   runThread_ = std::this_thread::get_id();
   hostTasksEnded_ = 0;
   deterministic_.store(true, std::memory_order_release);
@@ -598,6 +627,7 @@ void Machine::endRun() noexcept {
   hostTasks_.clear();
   heap_.unmapReleased();
   setThreadHostOrder(nullptr);
+  setThreadHostWords(nullptr);
   scheduler_.restart(options_.seed, options_.preemption);
   deterministic_.store(false, std::memory_order_release);
 }

@@ -89,6 +89,7 @@ struct Stream {
   std::string failure;     // guarded by the machine's mutex
   Clock clock;             // what the end of all completed work makes known
   Agent* agent = nullptr;  // that copies
+  bool ofHost = false;     // runs a thread of the host, and is nobody's to wait for
   bool idle() const { return completed.load(std::memory_order_acquire) == submitted.load(std::memory_order_acquire); }
 };
 
@@ -156,6 +157,8 @@ class Machine {
   std::string takeFailures();  // of kernels that nobody has been told of
   // Carries out the bulk copies that were left for later, when nobody can go on without them; false if there were none.
   bool finishLateCopies();
+  // Nobody can go on: lets time pass until the first limit of a wait ends. False where no wait has one.
+  bool expireWait();
 
   // ---- deterministic runs
   bool deterministic() const { return deterministic_.load(std::memory_order_acquire); }
@@ -163,6 +166,7 @@ class Machine {
   void endRun() noexcept;
   std::vector<std::unique_ptr<HostTask>>& hostTasks() { return hostTasks_; }
   StackPool& threadStacks() { return *stacks_; }
+  StackPool& hostThreadStacks() { return *hostThreadStacks_; }
   void discardAll();
   unsigned numberKernel(int device);
   void noteKernelFailure(Kernel& kernel);
@@ -213,6 +217,7 @@ class Machine {
   Heap heap_;
   Multicasts multicasts_;
   std::unique_ptr<StackPool> stacks_;
+  std::unique_ptr<StackPool> hostThreadStacks_;
   Scheduler scheduler_;
 
   std::mutex mutex_;
@@ -262,7 +267,9 @@ class HostTask final : public Task {
 HostTask* currentHostTask() noexcept;
 // Lets the other tasks run until `ready`; throws Unwind when the run ends first, or returns false where it must not
 // throw because an exception is already on its way.
-bool hostTaskWait(HostTask& task, char const* what, std::function<bool()> const& ready);
+// Also false once the limit has passed, which happens only where waits expire (RunOptions).
+bool hostTaskWait(HostTask& task, char const* what, std::function<bool()> const& ready,
+                  std::chrono::nanoseconds limit = {});
 
 // The GPU thread that is running; throws invalidUsage elsewhere, naming the operation.
 GpuThread& currentGpuThread(char const* operation);

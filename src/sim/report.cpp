@@ -78,6 +78,14 @@ std::string toString(WaitDescription const& wait) {
       return fmt::format("the team barrier{}, channel {}, epoch {}", peer, channel, values);
     case layout::WaitKind::proxy:
       return fmt::format("the host proxy{}, channel {}, FIFO position {}", peer, channel, values);
+    case layout::WaitKind::portSignal:
+      return fmt::format("a signal of the proxy{} on port channel {}, {}", peer, channel, values);
+    case layout::WaitKind::portFlush:
+      return fmt::format("the flush of port channel {}{}, FIFO position {}", channel, peer, values);
+    case layout::WaitKind::hostProxy:
+      return fmt::format("triggers for proxy {}, from position {} on", channel, wait.expected);
+    case layout::WaitKind::abandoned:
+      return fmt::format("nothing: port channel {}{} was given up", channel, peer);
     case layout::WaitKind::bulkBarrier:
       return fmt::format("arrivals and bytes at its block's bulk barrier at shared address {}, parity {}", channel,
                          wait.expected);

@@ -18,7 +18,7 @@ bool waitInFiber(std::function<bool()> const& ready, std::chrono::nanoseconds li
   auto* task = currentHostTask();
   if (task == nullptr) return ready();
   if (limit > std::chrono::nanoseconds::zero())
-    return hostTaskWait(*task, "host wait (bootstrap or communicator)", ready);
+    return hostTaskWait(*task, "host wait (bootstrap or communicator)", ready, limit);
   if (!task->cancelled) Machine::instance().scheduler().yieldPoll(*task, 0);
   return ready();
 }
@@ -63,7 +63,8 @@ RunEnd RankRun::toEnd() {
   for (auto& task : machine_.hostTasks()) scheduler.add(*task);
   std::size_t seenEnded = 0;
   for (std::uint64_t steps = 1;; ++steps) {
-    bool const went = scheduler.step() || (scheduler.whyCut() == Cut::none && machine_.finishLateCopies());
+    bool const went = scheduler.step() || (scheduler.whyCut() == Cut::none && machine_.finishLateCopies()) ||
+                      (options_.waitsExpire && machine_.expireWait());
     if (options_.stopAtFailure && seenEnded != machine_.hostTasksEnded()) {
       seenEnded = machine_.hostTasksEnded();
       if (failedRank() != nullptr) return RunEnd::failed;
@@ -148,6 +149,7 @@ RunSummary run(RunOptions const& options, std::function<void(RankContext&)> cons
   ensureInstalled();
   StackPool hostStacks(options.hostStackBytes * stackFactor);
   RankRun::Options how{.ranks = options.ranks, .seed = options.seed, .preemption = options.preemption};
+  how.waitsExpire = options.waitsExpire;
   if (options.wallLimit.count() > 0) how.deadline = std::chrono::steady_clock::now() + options.wallLimit;
   RankRun run(how, hostStacks, rankMain);
   std::exception_ptr failure;
@@ -194,7 +196,8 @@ HostTask* currentHostTask() noexcept {
   return task == nullptr || task->isGpuThread() ? nullptr : static_cast<HostTask*>(task);
 }
 
-bool hostTaskWait(HostTask& task, char const* what, std::function<bool()> const& ready) {
+bool hostTaskWait(HostTask& task, char const* what, std::function<bool()> const& ready,
+                  std::chrono::nanoseconds limit) {
   auto& scheduler = Machine::instance().scheduler();
   std::uint64_t since = 0;
   // What the others did while the run was being ended must not look like success.
@@ -202,13 +205,17 @@ bool hostTaskWait(HostTask& task, char const* what, std::function<bool()> const&
     if (task.cancelled && std::uncaught_exceptions() == 0) throw Unwind{};
   };
   checkCancelled();
+  auto const ends = limit.count() > 0 ? scheduler.virtualNs() + static_cast<std::uint64_t>(limit.count()) : 0;
   while (!ready()) {
-    if (task.cancelled) return false;
+    if (task.cancelled || std::exchange(task.hostWaitExpired, false)) return false;
     task.hostWait = what;
+    task.hostWaitEnds = ends;
     since = scheduler.yieldPoll(task, since);
     task.hostWait = nullptr;
+    task.hostWaitEnds = 0;
     checkCancelled();
   }
+  task.hostWaitExpired = false;
   return true;
 }
 

@@ -10,6 +10,8 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include "copy_engine.hpp"
+#include "host_words.hpp"
 #include "machine.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
@@ -53,6 +55,21 @@ class SimMulticast final : public MulticastMemory {
   int device_;
   std::size_t bytes_ = 0;
   std::byte* base_ = nullptr;
+};
+
+// A thread of the host as a task of the deterministic run's scheduler.
+class TaskOfHost final : public HostThread {
+ public:
+  TaskOfHost(int device, std::string name, std::function<void()> main)
+      : stream_(Machine::instance().createStream(device)) {
+    auto& machine = Machine::instance();
+    stream_->ofHost = true;
+    machine.submit(*stream_, {Kernel::ofHost(machine, *stream_, std::move(name), std::move(main)), {}, {}});
+  }
+  ~TaskOfHost() override { Machine::instance().destroyStream(stream_); }
+
+ private:
+  Stream* stream_;
 };
 
 class SimRuntime final : public Runtime {
@@ -149,6 +166,25 @@ class SimRuntime final : public Runtime {
     return true;
   }
   bool capturing(void*) override { return false; }  // there are no graphs
+
+  std::unique_ptr<CopyEngine> createCopyEngine(int device) override {
+    machine().checkDevice(device, "createCopyEngine");
+    return makeCopyEngine(device);
+  }
+  std::unique_ptr<HostThread> startThread(int device, std::string name, std::function<void()> main) override {
+    machine().checkDevice(device, "startThread");
+    if (!machine().deterministic()) {
+      return Runtime::startThread(device, std::move(name), [main = std::move(main)] {
+        setThreadHostWords(&restingHostWords);
+        main();
+      });
+    }
+    return std::make_unique<TaskOfHost>(device, std::move(name), std::move(main));
+  }
+  int nodeOf(int device) const override {
+    int const perNode = machine().options().devicesPerNode;
+    return perNode == 0 ? 0 : device / perNode;
+  }
 
  private:
   static Machine& machine() { return Machine::instance(); }

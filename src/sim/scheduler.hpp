@@ -100,6 +100,7 @@ class Scheduler {
   std::uint64_t memorySteps() const { return memorySteps_; }
   std::uint64_t trace() const { return trace_; }
   std::uint64_t virtualNs() const { return virtualNs_; }
+  void passTime(std::uint64_t until) { virtualNs_ = until > virtualNs_ ? until : virtualNs_; }
 
  private:
   struct Word {

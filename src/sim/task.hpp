@@ -93,10 +93,12 @@ class Task {
   Access pending;                  // its latest access, or the next one
   Looks looks;
   // For the report: what the task waits for.
-  PollState const* poll = nullptr;
+  PollState* poll = nullptr;
   ParkReason parkedOn = ParkReason::none;
   unsigned parkedNumber = 0;  // named barrier's number, or the warp operation's mask
   char const* hostWait = nullptr;
+  std::uint64_t hostWaitEnds = 0;  // virtual time at which the wait's limit ends; 0: no limit
+  bool hostWaitExpired = false;
 
   // Called by the scheduler, on its own stack, once the task has ended.
   virtual void ended() {}

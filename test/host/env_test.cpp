@@ -59,6 +59,14 @@ TEST_CASE("values are read, and an empty value counts as not set") {
   CHECK(env.masterPort == 4000);
 }
 
+TEST_CASE("a transport is chosen by name, or not at all") {
+  CHECK_FALSE(readEnvironment(lookupIn({})).transport.has_value());
+  CHECK_FALSE(readEnvironment(lookupIn({{"MSCCLPP_TRANSPORT", "auto"}})).transport.has_value());
+  for (auto const transport : allTransports) {
+    CHECK(readEnvironment(lookupIn({{"MSCCLPP_TRANSPORT", std::string(nameOf(transport))}})).transport == transport);
+  }
+}
+
 TEST_CASE("either switch turns multicast off") {
   CHECK_FALSE(readEnvironment(lookupIn({{"NCCL_NVLS_ENABLE", "0"}})).multicast);
   CHECK_FALSE(readEnvironment(lookupIn({{"MSCCLPP_NVLS", "0"}})).multicast);
@@ -73,8 +81,8 @@ TEST_CASE("a value that cannot be used is named, with what is allowed") {
   for (auto const& bad :
        {Case{"MSCCLPP_LOG_LEVEL", "loud"}, Case{"MSCCLPP_TIMEOUT", "soon"}, Case{"MSCCLPP_TIMEOUT", "-1"},
         Case{"MSCCLPP_TIMEOUT", "0"}, Case{"MSCCLPP_TIMEOUT", "nan"}, Case{"MSCCLPP_TIMEOUT", "1e99"},
-        Case{"MSCCLPP_KERNEL_TIMEOUT", "10s"}, Case{"MSCCLPP_NVLS", "maybe"}, Case{"MSCCLPP_MASTER_PORT", "65536"},
-        Case{"MSCCLPP_MASTER_PORT", "0"}}) {
+        Case{"MSCCLPP_KERNEL_TIMEOUT", "10s"}, Case{"MSCCLPP_NVLS", "maybe"}, Case{"MSCCLPP_TRANSPORT", "pigeon"},
+        Case{"MSCCLPP_MASTER_PORT", "65536"}, Case{"MSCCLPP_MASTER_PORT", "0"}}) {
     CAPTURE(bad.name);
     CAPTURE(bad.value);
     auto const error = errorOf([&] { readEnvironment(lookupIn({{bad.name, bad.value}})); });

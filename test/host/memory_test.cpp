@@ -47,7 +47,7 @@ TEST_CASE("another process maps the same memory, with its offset, and later find
   Pipe toReader;
   Pipe toOwner;
   auto const texts = runProcesses(2, [&](int rank) -> std::string {
-    std::size_t const recordBytes = 184;
+    std::size_t const recordBytes = 192;
     if (rank == 0) {
       GpuBuffer<int> const buffer(fake(1), 1024);
       std::vector<int> values(1024);
@@ -97,7 +97,7 @@ TEST_CASE("memory of a process that has ended") {
     return "";
   });
   REQUIRE(texts[0] == "");
-  auto const record = pipe.get(184);
+  auto const record = pipe.get(192);
   auto const error = errorOf([&] { RegisteredMemory::deserialize(record, fake(1)); });
   REQUIRE(error.has_value());
   CHECK(error->code() == ErrorCode::remoteError);
@@ -168,7 +168,7 @@ TEST_CASE("stale, foreign and altered bytes") {
     CHECK(mentions(errorOf([&] { RegisteredMemory::deserialize(altered, fake(0)); }), "altered"));
   }
   record.pop_back();
-  CHECK(mentions(errorOf([&] { RegisteredMemory::deserialize(record, fake(0)); }), "got 183 bytes"));
+  CHECK(mentions(errorOf([&] { RegisteredMemory::deserialize(record, fake(0)); }), "the 191 bytes"));
 }
 
 TEST_CASE("what cannot be registered or shared is named") {
@@ -188,7 +188,7 @@ TEST_CASE("what cannot be registered or shared is named") {
   machine.wishes = {};
   REQUIRE(error.has_value());
   CHECK(error->code() == ErrorCode::unsupported);
-  CHECK(memory.serialize().size() == 184);
+  CHECK(memory.serialize().size() == 192);
 }
 
 TEST_CASE("streams") {

@@ -36,7 +36,8 @@ class AllGather : public RowPerRank<Tr> {
   }
 
   template <BlockSet B, class In, class T, Parts P>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, P const& parts) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out,
+                                                               P const& parts) const {
     check(in, out, parts);
     Schedule::template moveParts<Tr, Ranks>(team_, blocks, GatherToAllPlan<T, P>{{in.data, in.count}, out, parts});
   }

@@ -30,15 +30,15 @@ class AllToAll : public RowPerRank<Tr> {
   MSCCLPP_DEVICE explicit AllToAll(DeviceTeam const& team) : team_(team) {}
 
   template <BlockSet B, class In, class T>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out) const {
     requireSameCount(team_, in.count, out.count);
     auto const parts = equalParts(in.count);
     (*this)(blocks, in.data, parts, out.data, parts);
   }
 
   template <BlockSet B, class In, class T, Parts P>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& inParts, T* out,
-                                                        P const& outParts) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& inParts, T* out,
+                                                               P const& outParts) const {
     check(in, out);
     requireSameCount(team_, inParts.largest(), outParts.largest());
     Schedule::template moveParts<Tr, Ranks>(team_, blocks,

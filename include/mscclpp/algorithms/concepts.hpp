@@ -49,7 +49,7 @@ concept TransportSession = requires(S session, Payload<Words> payload, Source (&
 };
 
 template <class T>
-concept Transport = TransportSession<typename T::template Session<GridGroup>, T::words> && requires {
+concept SessionTransport = TransportSession<typename T::template Session<GridGroup>, T::words> && requires {
   { T::words } -> std::convertible_to<unsigned>;
   { T::granule } -> std::convertible_to<unsigned>;
   { T::slotBytes } -> std::convertible_to<unsigned>;

@@ -31,15 +31,15 @@ class ReduceScatter : public RowPerRank<Tr> {
   MSCCLPP_DEVICE explicit ReduceScatter(DeviceTeam const& team) : team_(team) {}
 
   template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
-                                                        Epilogue const& epilogue = {}) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+                                                               Epilogue const& epilogue = {}) const {
     requireSameCount(team_, in.count, out.count * static_cast<std::size_t>(team_.size));
     (*this)(blocks, in.data, EqualParts{out.count}, out.data, epilogue);
   }
 
   template <BlockSet B, class In, class T, Parts P, class Epilogue = Identity>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& parts, T* out,
-                                                        Epilogue const& epilogue = {}) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& parts, T* out,
+                                                               Epilogue const& epilogue = {}) const {
     check(in, out);
     Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(
         team_, blocks, ReduceScatterPlan<T, P>{in, out, parts, team_.rank}, epilogue);

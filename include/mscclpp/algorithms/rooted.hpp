@@ -40,7 +40,8 @@ class Broadcast : public RowPerRank<Tr> {
   MSCCLPP_DEVICE explicit Broadcast(DeviceTeam const& team) : team_(team) {}
 
   template <BlockSet B, class In, class T>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out, int root) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+                                                               int root) const {
     static_assert(std::same_as<std::remove_const_t<In>, T>, "Broadcast: input and output have the same element type");
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);
@@ -113,13 +114,13 @@ class Scatter : public RowPerRank<Tr> {
 
   // `out` tells the count of each part.
   template <BlockSet B, class In, class T>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, View<T> out, int root) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, View<T> out, int root) const {
     (*this)(blocks, in, EqualParts{out.count}, out, root);
   }
 
   template <BlockSet B, class In, class T, Parts P>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& parts, View<T> out,
-                                                        int root) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& parts, View<T> out,
+                                                               int root) const {
     static_assert(std::same_as<std::remove_const_t<In>, T>, "Scatter: input and output have the same element type");
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);
@@ -166,13 +167,13 @@ class Gather : public RowPerRank<Tr> {
 
   // `in` tells the count of each part.
   template <BlockSet B, class In, class T>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, int root) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, int root) const {
     (*this)(blocks, in, out, EqualParts{in.count}, root);
   }
 
   template <BlockSet B, class In, class T, Parts P>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, P const& parts,
-                                                        int root) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, P const& parts,
+                                                               int root) const {
     static_assert(std::same_as<std::remove_const_t<In>, T>, "Gather: input and output have the same element type");
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);
@@ -217,8 +218,8 @@ class Reduce : public RowPerRank<Tr> {
   MSCCLPP_DEVICE explicit Reduce(DeviceTeam const& team) : team_(team) {}
 
   template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, int root,
-                                                        Epilogue const& epilogue = {}) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, int root,
+                                                               Epilogue const& epilogue = {}) const {
     check<In, T>(root);
     requireAligned<T>(team_, in.data, out);
     Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(

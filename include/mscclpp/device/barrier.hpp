@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/device/device_syncer.hpp"
 #include "mscclpp/device/epoch.hpp"
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/poll.hpp"
@@ -21,25 +22,8 @@ inline namespace MSCCLPP_BACKEND {
 
 template <BlockSet B>
 MSCCLPP_DEVICE void gridBarrier(DeviceTeam const& team, B const& blocks) {
-  auto const group = blocks.block();
-  group.sync();
-  if (group.rank() == 0) {
-    auto* const words = reinterpret_cast<std::uint32_t*>(team.workspace(team.rank) + team.layout.gridBarrier);
-    auto* const arrivals = words;
-    auto* const generation = words + 1;
-    auto const mine = load<Order::relaxed, Scope::device>(generation);
-    if (fetchAdd<Order::acquireRelease, Scope::device>(arrivals, 1u) + 1 == blocks.blockCount()) {
-      store<Order::relaxed, Scope::device>(arrivals, 0u);
-      store<Order::release, Scope::device>(generation, mine + 1);
-    } else {
-      poll(team.watch, {layout::WaitKind::gridBarrier, -1, 0, mine + 1}, [&](std::uint64_t& seen) {
-        auto const now = load<Order::acquire, Scope::device>(generation);
-        seen = now;
-        return now != mine;
-      });
-    }
-  }
-  group.sync();
+  auto* const words = team.workspace(team.rank) + team.layout.gridBarrier;
+  reinterpret_cast<DeviceSyncer*>(words)->meet(blocks.block(), blocks.blockCount(), team.watch);
 }
 
 // Tells block `block` of every peer that this block has finished `phase` of `epoch`; what the block's threads wrote

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "mscclpp/device/memory_channel.hpp"
+#include "mscclpp/device/port_channel.hpp"
 #include "mscclpp/device/semaphore.hpp"
 #include "mscclpp/device/switch_channel.hpp"
 #include "mscclpp/device/team.hpp"
@@ -13,8 +14,11 @@
 namespace mscclpp {
 
 class BaseMemoryChannel;
+class BasePortChannel;
+class Fifo;
 class MemoryChannel;
 class MemoryDevice2DeviceSemaphore;
+class PortChannel;
 class SwitchChannel;
 class Team;
 
@@ -33,6 +37,12 @@ struct DeviceHandleOf<MemoryDevice2DeviceSemaphore> : std::type_identity<MemoryD
 template <>
 struct DeviceHandleOf<SwitchChannel> : std::type_identity<SwitchChannelDeviceHandle> {};
 template <>
+struct DeviceHandleOf<PortChannel> : std::type_identity<PortChannelDeviceHandle> {};
+template <>
+struct DeviceHandleOf<BasePortChannel> : std::type_identity<BasePortChannelDeviceHandle> {};
+template <>
+struct DeviceHandleOf<Fifo> : std::type_identity<FifoDeviceHandle> {};
+template <>
 struct DeviceHandleOf<Team> : std::type_identity<DeviceTeam> {};
 
 }  // namespace impl
@@ -43,6 +53,12 @@ using DeviceHandle = typename impl::DeviceHandleOf<C>::type;
 // Names of the older documents.
 using SmChannel = MemoryChannel;
 using SmChannelDeviceHandle = MemoryChannelDeviceHandle;
+using BaseProxyChannel = BasePortChannel;
+using BaseProxyChannelDeviceHandle = BasePortChannelDeviceHandle;
+using ProxyChannel = PortChannel;
+using ProxyChannelDeviceHandle = PortChannelDeviceHandle;
+using SimpleProxyChannel = PortChannel;
+using SimpleProxyChannelDeviceHandle = PortChannelDeviceHandle;
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp

@@ -7,6 +7,7 @@
 // acquires, visible to whoever reads the value with `acquire` in the same scope; `relaxed` orders nothing.
 //   load, store, fetchAdd, reduceAdd, exchange, compareExchange, fence   4 and 8 bytes
 //   loadWords2/storeWords2, loadWords4/storeWords4                       relaxed, system; whole per 8 bytes
+//   storeReleaseWords4                                   release, system; whoever acquires its second half sees all
 //   loadLines/storeLines                                                 by a whole warp, whole per 128 bytes where the
 //                                                                        link delivers lines whole
 #pragma once
@@ -33,6 +34,7 @@ using arch::loadWords4;
 using arch::reduceAdd;
 using arch::store;
 using arch::storeLines;
+using arch::storeReleaseWords4;
 using arch::storeWords2;
 using arch::storeWords4;
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "mscclpp/host/bootstrap.hpp"
+#include "mscclpp/host/connection.hpp"
 #include "mscclpp/host/device.hpp"
 #include "mscclpp/host/memory.hpp"
 #include "mscclpp/host/semaphore.hpp"
@@ -25,6 +26,10 @@
 #include "mscclpp/layout/watch.hpp"
 
 namespace mscclpp {
+
+struct EndpointConfig {
+  std::optional<Transport> transport;  // empty: chosen, see Communicator::transportTo
+};
 
 class Communicator {
  public:
@@ -48,6 +53,8 @@ class Communicator {
   void setTimeLimit(std::chrono::nanoseconds limit) const;
 
   RegisteredMemory registerMemory(void* pointer, std::size_t bytes) const;
+  // Also for connections over these transports, which throws unsupported where this machine lacks one.
+  RegisteredMemory registerMemory(void* pointer, std::size_t bytes, TransportSet transports) const;
   void sendMemory(RegisteredMemory const& memory, int peer, int tag = 0) const;
   RegisteredMemory recvMemory(int peer, int tag = 0) const;
   // Collective: everybody's memory, by rank; [rank] is the own.
@@ -55,14 +62,31 @@ class Communicator {
 
   MemoryDevice2DeviceSemaphore buildSemaphore(int peer, int tag = 0) const;
 
+  // What connect() chooses by itself: MSCCLPP_TRANSPORT where it is set; else mapped memory to peers of this host, and
+  // InfiniBand, or TCP where one side lacks that, to others.
+  Transport transportTo(int peer) const;
+  // All that transportTo() chooses for any peer: what to register memory with.
+  TransportSet transports() const;
+  // For proxies. Both ranks call it, with the same tag, naming each other, and must come to the same transport.
+  std::shared_ptr<Connection> connect(int peer, EndpointConfig const& config = {}, int tag = 0) const;
+
   // Throws what kernels of this rank have reported since the last call, in words, and clears it: timeout for waits,
-  // invalidUsage for a launch that a kernel refused, aborted after abort(). Kernels must have ended. After an error the
+  // invalidUsage for a launch that a kernel refused, remoteError where a peer's proxy has failed, aborted after
+  // abort(), and again and again what a proxy of this rank has failed with. Kernels must have ended. After an error the
   // counters of teams and semaphores may differ between ranks: make new ones.
   void checkReports() const;
   // Ends the waits of this rank's kernels, now and from now on.
   void abort() const noexcept;
   // Waits for the stream (limit as in Stream), then checkReports().
   void synchronize(Stream const& stream, std::optional<std::chrono::nanoseconds> limit = {}) const;
+
+  // After a failure. Collective over the ranks that are left, which find out together who they are: whoever has ended,
+  // or does not answer within the bootstrap's limit, is left out. A rank that fails meanwhile may make it throw; repeat
+  // it.
+  std::vector<int> survivors() const;
+  // A communicator of some of the ranks, numbered in the order given, for instance survivors(); collective over them.
+  // It has a watch of its own and none of the old one's faults. Destroy what was made from the old one at leisure.
+  std::unique_ptr<Communicator> shrink(std::vector<int> const& ranks) const;
 
   // The one T of this communicator, made as T(communicator) by the first call and destroyed with the communicator.
   // What a library above keeps for each communicator lives here.
@@ -80,6 +104,9 @@ class Communicator {
   friend class MulticastWindow;
   friend class SwitchChannel;
   friend class MemoryDevice2DeviceSemaphore;
+  friend class Host2DeviceSemaphore;
+  friend class Proxy;
+  friend class ProxyService;
   struct Impl;
   struct Attachments;
   void* attach(std::type_index type, std::shared_ptr<void> (*make)(Communicator const&)) const;

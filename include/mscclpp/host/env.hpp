@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "mscclpp/host/transport_set.hpp"
+
 namespace mscclpp {
 
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error, off };
@@ -36,6 +38,11 @@ inline constexpr std::array settings{
     Setting{"MSCCLPP_RANK", "", "Rank of this process, where no known launcher gives it."},
     Setting{"MSCCLPP_WORLD_SIZE", "", "Number of ranks, with MSCCLPP_RANK."},
     Setting{"MSCCLPP_LOCAL_RANK", "", "Rank among the processes of this host, with MSCCLPP_RANK; empty: the rank."},
+    Setting{"MSCCLPP_TRANSPORT", "auto",
+            "How proxies move data: memory, ib or tcp; auto: mapped memory within a host, else ib, else tcp."},
+    Setting{
+        "MSCCLPP_TRACE", "",
+        "File for a timeline of triggers, transfers, waits and kernels, %p stands for the process id; empty: none."},
     Setting{"MSCCLPP_PROFILE", "",
             "Tuned profiles, as files or folders with colons between them; empty: those that are installed."},
     Setting{
@@ -56,6 +63,7 @@ struct Environment {
   std::string masterAddress;
   std::optional<std::uint16_t> masterPort;  // empty where not set: launchers differ in what they do then
   bool multicast = true;
+  std::optional<Transport> transport;  // empty: chosen by where the peer is
 };
 
 // The port that is used with MSCCLPP_MASTER_ADDR where MSCCLPP_MASTER_PORT is not set.

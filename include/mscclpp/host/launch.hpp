@@ -14,11 +14,13 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include "mscclpp/device/config.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/stream.hpp"
+#include "mscclpp/host/trace.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 
 #if defined(__CUDACC__)
@@ -74,6 +76,7 @@ void launch(Stream const& stream, LaunchShape const& shape, Kernel&& kernel, Arg
         "launch: this kernel was compiled for one kind of machine and the stream belongs to another; compile it "
         "with nvcc for GPUs, with another compiler for the simulated machine");
   }
+  if (Trace::on()) Trace::kernel(stream.native(), stream.device().ordinal, typeid(K).name());
   arch::launchKernel(stream, shape, K(std::forward<Kernel>(kernel)), Parameters(std::forward<Arguments>(arguments)...));
 }
 

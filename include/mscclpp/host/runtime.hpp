@@ -11,10 +11,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "mscclpp/host/copy_engine.hpp"
 
 namespace mscclpp {
 
@@ -125,6 +128,14 @@ class Runtime {
   // What is put into `stream` from now on begins when what is in `earlier` now is done. Both are of `device`. Where
   // `earlier` is captured into a graph, `stream` takes part in that from then on.
   virtual void orderAfter(int device, void* stream, void* earlier) = 0;
+
+  // For proxies. A machine that has no copy engines throws unsupported.
+  virtual std::unique_ptr<CopyEngine> createCopyEngine(int device);
+  // Runs `main`, which throws nothing, on a thread of its own, on behalf of `device`.
+  virtual std::unique_ptr<HostThread> startThread(int device, std::string name, std::function<void()> main);
+  // Which of several hosts the device belongs to, as far as this machine makes hosts of its own; kernels reach no
+  // memory of another.
+  virtual int nodeOf(int device) const;
 };
 
 // The machine of that kind; throws unsupported, with what is missing, where this program has none.

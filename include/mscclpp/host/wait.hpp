@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -32,5 +33,27 @@ void setThreadHostWait(HostWait wait) noexcept;
 HostWait threadHostWait() noexcept;
 
 bool hostWait(std::function<bool()> const& ready, std::chrono::nanoseconds limit);
+
+// How host code shares words with kernels: loads acquire, stores release, both with every thread of every device. A
+// machine whose proxies are not threads installs its own way for the threads that it runs them on.
+struct HostWords {
+  std::uint64_t (*load)(std::uint64_t const* word);
+  void (*store)(void* word, unsigned bytes, std::uint64_t value);
+  // Nothing to do until `ready`, which only loads words, or for a moment. `busy`: something else is under way, so only
+  // for a moment. `who` is for reports, `waitsFor` a position, `rounds` how often in a row there was nothing to do.
+  void (*idle)(std::function<bool()> const& ready, bool busy, std::uint32_t who, std::uint64_t waitsFor,
+               unsigned rounds);
+  // After so many rounds what is under way cannot end any more; 0: time decides.
+  unsigned mostRounds;
+};
+
+// For the calling thread; null: plain memory, and a wait that spins at first and rests later.
+void setThreadHostWords(HostWords const* words) noexcept;
+std::uint64_t loadShared(std::uint64_t const* word);
+void storeShared(std::uint64_t* word, std::uint64_t value);
+void storeShared(std::uint32_t* word, std::uint32_t value);
+void hostIdle(std::function<bool()> const& ready, bool busy, std::uint32_t who, std::uint64_t waitsFor,
+              unsigned rounds);
+unsigned hostMostRounds();
 
 }  // namespace mscclpp

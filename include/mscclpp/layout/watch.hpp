@@ -26,6 +26,10 @@ enum class WaitKind : std::uint32_t {
   message = 9,         // chunk of a message of `peer`; values are numbers of chunks, `channel` is the lane
   messageTaken = 10,   // room for a chunk in the ring of `peer`, which has to take earlier ones; likewise
   switchBarrier = 11,  // all ranks of a switch channel; values are counts
+  portSignal = 12,     // signal of `peer`'s proxy; values are counts, `channel` is the semaphore in the proxy service
+  portFlush = 13,  // this rank's proxy shall complete what channel `channel` to `peer` has posted; values are positions
+  hostProxy = 14,  // a proxy of the simulated machine, for work; values are positions, `channel` is its number
+  abandoned = 15,  // not a wait: `peer` has given up semaphore `channel`; `expected` is the count waited for
 };
 
 // What a kernel refused, as `channel` of a report of kind `misuse`.
@@ -49,7 +53,12 @@ enum class Misuse : std::uint64_t {
   noMulticast = 16,    // a collective through the switch got a team or window without multicast addresses
   switchRange = 17,    // a switch channel's memory has `expected` bytes, the access ends at `seen`
   fewBlocks = 18,      // the grid has `seen` blocks, `expected` is the least
+  triggerRange = 19,   // a size or offset of a port channel: `expected` is the largest that a trigger carries
+  triggerMemory = 20,  // a memory id of a port channel: the same
 };
+
+// In place of a count of signals of a port channel: its sender has failed and will signal no more.
+inline constexpr std::uint64_t abandonedSignal = std::uint64_t{1} << 63;
 
 // What a wait is for, in the terms of WaitReport.
 struct WaitFor {

@@ -22,7 +22,9 @@ namespace mscclpp::sim {
 struct RunOptions {
   int ranks = 1;
   std::uint64_t seed = 1;
-  double preemption = 0.05;                           // chance that a thread is interrupted at a memory step
+  double preemption = 0.05;  // chance that a thread is interrupted at a memory step
+  // When nobody can go on: the wait whose limit ends first gives up, as on a real machine, rather than the run.
+  bool waitsExpire = false;
   std::size_t hostStackBytes = std::size_t{1} << 20;  // of each rank's host code
   std::chrono::seconds wallLimit{120};                // for kernels that spin without the library's poll; 0: none
 };

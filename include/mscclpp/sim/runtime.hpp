@@ -16,6 +16,8 @@ namespace mscclpp::sim {
 struct MachineOptions {
   int devices = 0;                                  // 0: from MSCCLPP_SIM_DEVICES, else 8
   std::size_t memoryBytes = std::size_t{16} << 30;  // per device
+  int devicesPerNode = 0;                           // 0: MSCCLPP_SIM_DEVICES_PER_NODE, else all on one node; kernels
+                                                    // reach no memory of another
   int multiprocessors = 16;                         // each holds 2048 threads; further blocks start as others end
   std::size_t threadStackBytes = std::size_t{64} << 10;
   bool linesArriveWhole = true;  // whether links deliver 128-byte lines whole, as NVLink does

@@ -97,6 +97,18 @@ Agent& Checker::addStream(int device) {
   return addSingle(device, device, fmt::format("copy in a stream of device {}", device));
 }
 
+Agent& Checker::addHostThread(int rank, std::string name, Clock const& start) {
+  auto& agent = addSingle(rank, rank, fmt::format("{} of rank {}", name, rank));
+  agent.known = start;
+  return agent;
+}
+
+Agent& Checker::addProxyCopies(int rank) {
+  auto& agent = addSingle(rank, rank, fmt::format("a copy that a proxy of rank {} has started", rank));
+  agent.device = rank;
+  return agent;
+}
+
 // Numbers of threads that have ended are used again only by threads that know of everything these have done; otherwise
 // the old ones' accesses would pass for the new ones' own.
 std::uint32_t Checker::takeChunk(int device, Clock const& start) {

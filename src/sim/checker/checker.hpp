@@ -60,6 +60,10 @@ class Checker {
   // ---- who
   Agent& addHost(int rank);
   Agent& addStream(int device);
+  // Another thread of the rank's host, which knows what `start` does.
+  Agent& addHostThread(int rank, std::string name, Clock const& start);
+  // Copies on behalf of a rank's proxies: to other devices they are its own, also as senders of signals.
+  Agent& addProxyCopies(int rank);
   // The threads of a block that begins, knowing what `start` does. They stay until endBlock.
   std::vector<Agent> beginBlock(int device, std::string const& kernel, unsigned block, unsigned threads,
                                 Clock const& start);

@@ -52,16 +52,17 @@ class AllReduce {
   MSCCLPP_DEVICE explicit AllReduce(DeviceTeam const& team) : team_(team) {}
 
   template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
-                                                        Epilogue const& epilogue = {}) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+                                                               Epilogue const& epilogue = {}) const {
     check(in, out);
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, epilogue);
   }
 
   // The output is symmetric, and peers store into it.
   template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires Transport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, SymmetricView<T> const& out,
-                                                        Epilogue const& epilogue = {}) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in,
+                                                               SymmetricView<T> const& out,
+                                                               Epilogue const& epilogue = {}) const {
     out.check(team_.watch, team_.size);
     check(in, out.own());
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, epilogue);
@@ -90,7 +91,7 @@ class AllReduce {
   // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
                                                             std::uint32_t threads) {
-    if constexpr (Transport<Tr>) {
+    if constexpr (SessionTransport<Tr>) {
       return Tr::requirement(blocks, threads, Schedule::rows(ranks));
     } else {
       return Tr::requirement(blocks, threads, 0);

@@ -92,7 +92,7 @@ struct MemoryTransport {
   };
 };
 
-static_assert(Transport<MemoryTransport<>>);
+static_assert(SessionTransport<MemoryTransport<>>);
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp

@@ -122,7 +122,8 @@ struct PacketTransport : P {
   };
 };
 
-static_assert(Transport<PacketTransport<LL8>> && Transport<PacketTransport<LL16>> && Transport<PacketTransport<LL128>>);
+static_assert(SessionTransport<PacketTransport<LL8>> && SessionTransport<PacketTransport<LL16>> &&
+              SessionTransport<PacketTransport<LL128>>);
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp

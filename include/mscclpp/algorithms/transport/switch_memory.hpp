@@ -3,13 +3,11 @@
 // Transports through the switch between the ranks' devices, which adds up what they hold and stores into all of them at
 // once (NVLink SHARP). Teams, and the windows of buffers that are used where they lie, have multicast addresses.
 //
-//   SwitchMemory<Unroll>        straight between the buffers of the ranks, which lie in symmetric memory; Unroll
-//   accesses
-//                               of 16 bytes a thread are in flight together
-//   SwitchStage<Unroll>         by way of the ranks' workspaces, so that any buffers will do; chunks of Unroll payloads
-//   a
-//                               thread
-//   SwitchPackets<P, Unroll>    packets that one store hands to all ranks; P is LL8 or LL16
+//   SwitchMemory<Unroll>       straight between the buffers of the ranks, which lie in symmetric memory; Unroll
+//                              accesses of 16 bytes a thread are in flight together
+//   SwitchStage<Unroll>        by way of the ranks' workspaces, so that any buffers will do; chunks of Unroll payloads
+//                              a thread
+//   SwitchPackets<P, Unroll>   packets that one store hands to all ranks; P is LL8 or LL16
 #pragma once
 
 #include <concepts>
@@ -65,7 +63,7 @@ struct SwitchPackets : PacketTransport<P, Unroll> {
     return need;
   }
 };
-static_assert(Transport<SwitchPackets<LL8>> && Transport<SwitchPackets<LL16>>);
+static_assert(SessionTransport<SwitchPackets<LL8>> && SessionTransport<SwitchPackets<LL16>>);
 
 // As publishPhase(), through the switch: one store tells `unit` of all ranks, this one included, that the group's
 // threads have finished `phase` of `epoch`. What they wrote before is visible to whoever sees it, by whatever address.

@@ -3,7 +3,8 @@
 // Memory operations with visible order and scope, on an NVIDIA GPU. Twin of arch/sim/memory.hpp.
 //
 // Every function is one PTX instruction on global memory (<cuda/atomic> offers the same words at two seconds of compile
-// time and without the address space). The 16-byte forms are relaxed, system scope, and whole per 8 bytes only.
+// time and without the address space). The 16-byte forms are relaxed, system scope, and whole per 8 bytes only, but for
+// storeReleaseWords4.
 #pragma once
 
 #include <cstdint>
@@ -201,6 +202,21 @@ MSCCLPP_DEVICE Words4 loadWords4(Words4 const* address) {
 MSCCLPP_DEVICE void storeWords4(Words4* address, Words4 const& v) {
   asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(address), "r"(v.w[0]), "r"(v.w[1]),
                "r"(v.w[2]), "r"(v.w[3]));
+}
+
+// 16 bytes as one access, with release order and system scope: whoever acquires the second half sees the first.
+MSCCLPP_DEVICE void storeReleaseWords4(Words4* address, Words4 const& v) {
+  asm volatile(
+      "{\n\t"
+      ".reg .b64 low, high;\n\t"
+      ".reg .b128 all;\n\t"
+      "mov.b64 low, {%1,%2};\n\t"
+      "mov.b64 high, {%3,%4};\n\t"
+      "mov.b128 all, {low,high};\n\t"
+      "st.release.sys.global.b128 [%0], all;\n\t"
+      "}" ::"l"(address),
+      "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
+      : "memory");
 }
 
 // Called by all 32 lanes of a warp, eight lanes to a 128-byte line, `active` the same for the lanes of a line. The warp

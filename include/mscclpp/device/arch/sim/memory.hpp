@@ -3,9 +3,11 @@
 // Memory operations with visible order and scope, on the simulated machine. Twin of arch/cuda/memory.hpp.
 //
 // Each is a scheduling point and one step of the memory model; see sim/ordered_access.hpp.
-// The 16-byte forms are relaxed, system scope, and whole per 8 bytes only: another thread may see one half of them.
+// The 16-byte forms are relaxed, system scope, and whole per 8 bytes only: another thread may see one half of them. But
+// storeReleaseWords4 shows its second half last.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <type_traits>
@@ -90,6 +92,14 @@ MSCCLPP_DEVICE void storeWords2(Words2* address, Words2 const& v) {
 
 MSCCLPP_DEVICE Words4 loadWords4(Words4 const* address) { return sim::loadWords4(address); }
 MSCCLPP_DEVICE void storeWords4(Words4* address, Words4 const& v) { sim::storeWords4(address, v); }
+
+// Release, system scope: whoever acquires the second half sees the first.
+MSCCLPP_DEVICE void storeReleaseWords4(Words4* address, Words4 const& v) {
+  auto const halves = bitCast<std::array<std::uint64_t, 2>>(v);
+  auto* const words = reinterpret_cast<std::uint64_t*>(address);
+  sim::storeWord(words, 8, halves[0], Order::relaxed, Scope::system);
+  sim::storeWord(words + 1, 8, halves[1], Order::release, Scope::system);
+}
 
 // Called by all 32 lanes of a warp, eight lanes to a 128-byte line, `active` the same for the lanes of a line.
 MSCCLPP_DEVICE void storeLines(Words4* address, Words4 const& v, bool active) { sim::storeLines(address, v, active); }

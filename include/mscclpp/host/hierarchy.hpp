@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// All ranks of a communicator as nodes and rails: a node's ranks map each other's memory, and the ranks at the same
+// place of each node, a rail, reach each other through a proxy.
+//
+//   HierarchicalTeam team(communicator, {.blocks = 8, .bytes = 1 << 20});
+//   launch(stream, {.blocks = 8, .threads = 512}, Kernel{}, team.deviceHandle(), ...);   // DeviceHierarchy
+//
+// Making one is collective. The data that collectives work in is its own; its proxies run as long as it lives. Destroy
+// it when the kernels of all ranks that use it have ended.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/layout/hierarchy_handle.hpp"
+
+namespace mscclpp {
+
+// The ranks that reach each other, in order; all those sets have one size. Throws unsupported where they do not.
+std::vector<std::vector<int>> nodesOf(Communicator const& communicator);
+
+struct HierarchyRequirement {
+  std::uint32_t blocks = 0;  // largest grid
+  std::size_t bytes = 0;     // of data on each rank
+  int proxies = 1;
+};
+
+class HierarchicalTeam {
+ public:
+  HierarchicalTeam(Communicator const& communicator, HierarchyRequirement const& requirement);
+  ~HierarchicalTeam();
+  HierarchicalTeam(HierarchicalTeam const&) = delete;
+  HierarchicalTeam& operator=(HierarchicalTeam const&) = delete;
+
+  int node() const noexcept;
+  int nodes() const noexcept;
+  int rail() const noexcept;
+  int rails() const noexcept;  // ranks of a node
+  std::byte* data() const noexcept;
+  std::size_t bytes() const noexcept;
+  layout::HierarchyHandle const& deviceHandle() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Ranks of several nodes as kernels receive them: those of the own node by mapped memory, the same rail's of the other
+// nodes by port channels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/layout/port_handle.hpp"
+#include "mscclpp/layout/team_handle.hpp"
+#include "mscclpp/layout/window_handle.hpp"
+
+namespace mscclpp::layout {
+
+struct HierarchyHandle {
+  TeamHandle local;                   // of this node; a rank's place in it is its rail
+  WindowHandle data;                  // of the node's ranks
+  std::int32_t node;                  // this rank's
+  std::int32_t nodes;                 // of `local.size` ranks each
+  std::int32_t const* ranks;          // rank of each node's each rail; node by node
+  PortChannelHandle const* gather;    // to the same rail of each other node, in their order: from data to data
+  PortChannelHandle const* exchange;  // the same: from inbox to inbox
+  std::byte* inbox;                   // a slot for each node, where `exchange` puts
+  std::uint64_t slotBytes;
+};
+
+}  // namespace mscclpp::layout
