@@ -64,6 +64,12 @@ present() {
     libbenchmark-dev) have_header benchmark/benchmark.h ;;
     libcli11-dev) have_header CLI/CLI.hpp ;;
     nlohmann-json3-dev) have_header nlohmann/json.hpp ;;
+    libibverbs-dev) have_header infiniband/verbs.h ;;
+    ibverbs-providers) [ -f /etc/libibverbs.d/rxe.driver ] ;;
+    iproute2) have_command tc || [ -x /usr/sbin/tc ] || [ -x /sbin/tc ] ;;
+    qemu-system-x86) have_command qemu-system-x86_64 ;;
+    busybox-static) have_command busybox ;;
+    cpio) have_command cpio ;;
     doctest-dev) have_header doctest/doctest.h || have_header doctest.h ;;
     *) die "scripts/lib.sh does not know how to look for package $1" ;;
   esac

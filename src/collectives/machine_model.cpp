@@ -86,7 +86,7 @@ MachineModel MachineModel::parse(std::string_view json, std::string const& sourc
   Json document;
   try {
     document = Json::parse(json);
-  } catch (Json::parse_error const& error) {
+  } catch (Json::exception const& error) {  // not only parse_error: a number may be too large
     fail(ErrorCode::invalidUsage, "model {}: it is no JSON: {}", source, error.what());
   }
   auto const at = [&](Json const& object, std::string_view name) -> Json const& {

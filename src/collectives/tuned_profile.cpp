@@ -119,7 +119,7 @@ TunedProfile TunedProfile::parse(std::string_view json, std::string const& sourc
   Json document;
   try {
     document = Json::parse(json);
-  } catch (Json::parse_error const& error) {
+  } catch (Json::exception const& error) {  // not only parse_error: a number may be too large
     fail(ErrorCode::invalidUsage, "profile {}: it is no JSON: {}", source, error.what());
   }
   TunedProfile result;

@@ -49,6 +49,11 @@ class Driver {
     find("cuMemExportToShareableHandle", 10020, memExportToShareableHandle);
     find("cuMemImportFromShareableHandle", 10020, memImportFromShareableHandle);
     find("cuMemRetainAllocationHandle", 11000, memRetainAllocationHandle);
+    try {
+      find("cuMemGetHandleForAddressRange", 11070, memGetHandleForAddressRange);
+    } catch (Error const& error) {
+      log(LogLevel::info, "GPU memory cannot be shared by dmabuf: {}", error.what());
+    }
   }
 
   std::string nameOf(CUresult code) const {
@@ -73,6 +78,7 @@ class Driver {
   PFN_cuMemExportToShareableHandle_v10020 memExportToShareableHandle = nullptr;
   PFN_cuMemImportFromShareableHandle_v10020 memImportFromShareableHandle = nullptr;
   PFN_cuMemRetainAllocationHandle_v11000 memRetainAllocationHandle = nullptr;
+  PFN_cuMemGetHandleForAddressRange_v11070 memGetHandleForAddressRange = nullptr;  // may stay so
 
  private:
   template <class Function>
@@ -232,6 +238,23 @@ class CudaRuntime final : public Runtime {
       return {};
     }
     return descriptor;
+  }
+
+  std::optional<Dmabuf> exportDmabuf(void const* pointer, std::size_t bytes) override {
+    if (driver_.memGetHandleForAddressRange == nullptr) return {};
+    DeviceScope const scope(allocationOf(pointer).device);
+    // Whole pages of the host only.
+    auto const page = static_cast<CUdeviceptr>(::sysconf(_SC_PAGESIZE));
+    auto const first = address(pointer) / page * page;
+    auto const last = (address(pointer) + bytes + page - 1) / page * page;
+    int descriptor = -1;
+    auto const code =
+        driver_.memGetHandleForAddressRange(&descriptor, first, last - first, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    if (code != CUDA_SUCCESS) {
+      log(LogLevel::info, "CUDA memory at {} has no dmabuf: {}", fmt::ptr(pointer), driver_.nameOf(code));
+      return {};
+    }
+    return Dmabuf{descriptor, address(pointer) - first};
   }
 
   void* importIpc(int device, IpcHandle const& handle) override {

@@ -112,6 +112,20 @@ Environment readEnvironment(VariableLookup const& lookup) {
                      ncclAllowsMulticast(lookup);
   auto const transport = valueOf(lookup, "MSCCLPP_TRANSPORT").value_or(defaultOf("MSCCLPP_TRANSPORT"));
   if (transport != defaultOf("MSCCLPP_TRANSPORT")) result.transport = parseTransport("MSCCLPP_TRANSPORT", transport);
+  auto const integer = [&](std::string const& name, std::int64_t least, std::int64_t most) {
+    return static_cast<int>(parseInteger(name, valueOf(lookup, name).value_or(defaultOf(name)), least, most));
+  };
+  auto const on = [&](std::string const& name) {
+    return parseSwitch(name, valueOf(lookup, name).value_or(defaultOf(name)));
+  };
+  result.tcpSockets = integer("MSCCLPP_TCP_SOCKETS", 1, 16);
+  result.tcpZeroCopy = on("MSCCLPP_TCP_ZEROCOPY");
+  result.ibDevices = valueOf(lookup, "MSCCLPP_IB_HCA").value_or("");
+  result.ibRails = integer("MSCCLPP_IB_RAILS", 1, 8);
+  if (auto const index = valueOf(lookup, "MSCCLPP_IB_GID_INDEX")) {
+    result.ibGidIndex = static_cast<int>(parseInteger("MSCCLPP_IB_GID_INDEX", *index, 0, 65535));
+  }
+  result.ibAtomics = on("MSCCLPP_IB_ATOMICS");
   return result;
 }
 

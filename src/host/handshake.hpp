@@ -26,7 +26,7 @@ struct Greeting {
 };
 static_assert(sizeof(Greeting) == 32);
 
-enum class Purpose : std::uint32_t { join = 1, peer = 2 };
+enum class Purpose : std::uint32_t { join = 1, peer = 2, lane = 3 };  // the last is for the TCP transport
 
 struct Hello {
   std::uint64_t magic;
@@ -39,6 +39,10 @@ struct Hello {
   WireAddress listener;
   std::uint32_t reserved;
   std::uint64_t proof;
+
+  // Of a lane, which belongs to an endpoint: in the places of what only a rank that joins has to say.
+  std::uint64_t endpoint() const { return hostIdentity; }
+  std::int32_t lane() const { return ranks; }
 };
 static_assert(sizeof(Hello) == 80);
 

@@ -173,8 +173,8 @@ class TcpBootstrap::Impl {
  private:
   struct Peer {
     std::mutex connecting;
-    std::shared_ptr<Connection> connection;  // that this rank sends on; set once; guarded by mutex_
-    std::shared_ptr<Connection> inbound;     // that the peer opened; guarded by mutex_
+    std::shared_ptr<PeerSocket> connection;  // that this rank sends on; set once; guarded by mutex_
+    std::shared_ptr<PeerSocket> inbound;     // that the peer opened; guarded by mutex_
   };
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   TableEntry& entry(int rank) { return table_[static_cast<std::size_t>(rank)]; }
@@ -195,7 +195,7 @@ class TcpBootstrap::Impl {
   void startServer(FileHandle listener, Key128 const& key) {
     TcpServer::Events events;
     events.decide = [this](Hello const& hello) { return decide(hello); };
-    events.admitted = [this](std::shared_ptr<Connection> connection, Hello const& hello) {
+    events.admitted = [this](std::shared_ptr<PeerSocket> connection, Hello const& hello) {
       admit(std::move(connection), hello);
     };
     events.message = [this](int from, int tag, std::vector<std::byte> message) {
@@ -213,7 +213,7 @@ class TcpBootstrap::Impl {
     return peer(hello.rank).inbound ? Admission::rankTaken : Admission::admitted;
   }
 
-  void admit(std::shared_ptr<Connection> connection, Hello const& hello) {
+  void admit(std::shared_ptr<PeerSocket> connection, Hello const& hello) {
     {
       std::lock_guard const lock(mutex_);
       Peer& from = peer(hello.rank);
@@ -274,7 +274,7 @@ class TcpBootstrap::Impl {
     // Past the limit the explanation still gets a moment: it is short.
     Deadline const sending(std::max<std::chrono::nanoseconds>(deadline.left(), std::chrono::milliseconds(200)));
     for (int other = 1; other < ranks_; ++other) {
-      std::shared_ptr<Connection> connection;
+      std::shared_ptr<PeerSocket> connection;
       {
         std::lock_guard const lock(mutex_);
         connection = peer(other).connection;
@@ -383,14 +383,14 @@ class TcpBootstrap::Impl {
            rank_, target, std::strerror(error));
     }
     if (header.complete == 0) fail(ErrorCode::timeout, "rank {}: rank 0 gave up: {}", rank_, text);
-    auto connection = std::make_shared<Connection>(std::move(socket), 0);
+    auto connection = std::make_shared<PeerSocket>(std::move(socket), 0);
     peer(0).connection = connection;
     session_ = combine(secret, header.session);
     startServer(std::move(listener), session_);
     server_->add(std::move(connection));
   }
 
-  std::shared_ptr<Connection> connectionTo(int to, Deadline const& deadline) {
+  std::shared_ptr<PeerSocket> connectionTo(int to, Deadline const& deadline) {
     // One connection attempt per peer at a time; other peers are not held up.
     std::lock_guard const connecting(peer(to).connecting);
     {
@@ -421,7 +421,7 @@ class TcpBootstrap::Impl {
            "rank {}: rank {} at {} did not take this rank's connection within {}: {}", rank_, to, address->toString(),
            describe(deadline.limit()), result.reason);
     }
-    auto connection = std::make_shared<Connection>(std::move(socket), to);
+    auto connection = std::make_shared<PeerSocket>(std::move(socket), to);
     server_->add(connection);
     std::lock_guard const lock(mutex_);
     if (!peer(to).connection) peer(to).connection = std::move(connection);

@@ -20,6 +20,8 @@ constexpr std::chrono::nanoseconds examinationLimit = std::chrono::seconds(10);
 // Above this the oldest is cut off: an honest one is never the oldest for long.
 constexpr std::size_t mostCandidates = 512;
 
+constexpr std::size_t firstRoom = std::size_t{64} << 10;
+
 bool wouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
@@ -74,7 +76,7 @@ TcpServer::~TcpServer() {
   }
 }
 
-void TcpServer::add(std::shared_ptr<Connection> connection) {
+void TcpServer::add(std::shared_ptr<PeerSocket> connection) {
   {
     std::lock_guard const lock(mutex_);
     arrivals_.push_back(std::move(connection));
@@ -143,14 +145,14 @@ bool TcpServer::examine(Candidate& candidate) {
     log(LogLevel::warn, "rank {}: refused {}, which says it is rank {} of {}: {}", rank_, candidate.from, hello.rank,
         hello.ranks, nameOf(admission));
   } else if (sent == static_cast<ssize_t>(sizeof verdict)) {
-    auto connection = std::make_shared<Connection>(std::move(candidate.socket), hello.rank);
+    auto connection = std::make_shared<PeerSocket>(std::move(candidate.socket), hello.rank);
     connections_.push_back(connection);
     events_.admitted(std::move(connection), hello);
   }
   return false;
 }
 
-bool TcpServer::read(Connection& connection, std::string& reason) {
+bool TcpServer::read(PeerSocket& connection, std::string& reason) {
   for (;;) {
     bool const inHeader = connection.filled < sizeof(FrameHeader);
     auto const target = inHeader
@@ -175,9 +177,13 @@ bool TcpServer::read(Connection& connection, std::string& reason) {
         reason = "it sent what is no message of the bootstrap";
         return false;
       }
-      connection.payload.resize(connection.header.bytes);
     }
-    if (connection.filled == sizeof(FrameHeader) + connection.payload.size()) {
+    std::size_t const received = connection.filled - sizeof(FrameHeader);
+    if (received < connection.header.bytes && received == connection.payload.size()) {
+      // Grows with what came: a header alone must not cost its sender's claim of memory.
+      connection.payload.resize(std::min<std::uint64_t>(connection.header.bytes, std::max(firstRoom, 2 * received)));
+    }
+    if (received == connection.header.bytes) {
       events_.message(connection.peer, connection.header.tag, std::move(connection.payload));
       connection.payload = {};
       connection.filled = 0;
@@ -185,7 +191,7 @@ bool TcpServer::read(Connection& connection, std::string& reason) {
   }
 }
 
-void TcpServer::drop(std::shared_ptr<Connection> const& connection, std::string const& reason) {
+void TcpServer::drop(std::shared_ptr<PeerSocket> const& connection, std::string const& reason) {
   ::shutdown(connection->socket.get(), SHUT_RDWR);  // a sender that still holds it gets EPIPE
   std::erase(connections_, connection);
   bool const another = std::any_of(connections_.begin(), connections_.end(),

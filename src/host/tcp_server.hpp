@@ -30,8 +30,8 @@ inline constexpr std::uint32_t frameMagic = 0x6d736346u;
 inline constexpr std::uint64_t longestMessage = std::uint64_t{1} << 30;
 
 // An admitted connection. Sending is for any thread under `sending`; the rest is the server's.
-struct Connection {
-  Connection(FileHandle handle, int rank) : socket(std::move(handle)), peer(rank) {}
+struct PeerSocket {
+  PeerSocket(FileHandle handle, int rank) : socket(std::move(handle)), peer(rank) {}
 
   FileHandle const socket;
   int const peer;
@@ -47,7 +47,7 @@ class TcpServer {
   struct Events {
     // Of a hello whose proof is right.
     std::function<Admission(Hello const&)> decide;
-    std::function<void(std::shared_ptr<Connection>, Hello const&)> admitted;
+    std::function<void(std::shared_ptr<PeerSocket>, Hello const&)> admitted;
     std::function<void(int peer, int tag, std::vector<std::byte>)> message;
     // The last connection with the peer has ended.
     std::function<void(int peer, std::string const& reason)> lost;
@@ -59,7 +59,7 @@ class TcpServer {
   TcpServer& operator=(TcpServer const&) = delete;
 
   // A connection that this rank has opened.
-  void add(std::shared_ptr<Connection> connection);
+  void add(std::shared_ptr<PeerSocket> connection);
 
  private:
   struct Candidate;
@@ -68,8 +68,8 @@ class TcpServer {
   void accept();
   // Each returns false where the connection is over.
   bool examine(Candidate& candidate);
-  bool read(Connection& connection, std::string& reason);
-  void drop(std::shared_ptr<Connection> const& connection, std::string const& reason);
+  bool read(PeerSocket& connection, std::string& reason);
+  void drop(std::shared_ptr<PeerSocket> const& connection, std::string const& reason);
 
   int const rank_;
   int const ranks_;
@@ -80,9 +80,9 @@ class TcpServer {
   std::atomic<bool> stop_{false};
   bool crowded_ = false;  // no descriptor was left for the last accept
   std::mutex mutex_;      // guards arrivals_
-  std::vector<std::shared_ptr<Connection>> arrivals_;
+  std::vector<std::shared_ptr<PeerSocket>> arrivals_;
   std::list<Candidate> candidates_;
-  std::vector<std::shared_ptr<Connection>> connections_;
+  std::vector<std::shared_ptr<PeerSocket>> connections_;
   std::thread thread_;
 };
 

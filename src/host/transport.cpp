@@ -7,6 +7,8 @@
 #include "memory_transport.hpp"
 #include "mscclpp/host/env.hpp"
 #include "socket.hpp"
+#include "tcp_transport.hpp"
+#include "verbs_transport.hpp"
 
 namespace mscclpp {
 
@@ -33,17 +35,25 @@ std::string missing(Transport transport, Device) {
     case Transport::memory:
       return {};
     case Transport::ib:
-      return "this build has no InfiniBand transport";
+      return missingVerbs();
     case Transport::tcp:
-      return "this build has no TCP transport";
+      return {};
   }
   return "there is no such transport";
 }
 
-std::shared_ptr<TransportContext> makeTransport(Transport transport, Device device, TransportOptions const&) {
+std::shared_ptr<TransportContext> makeTransport(Transport transport, Device device, TransportOptions const& options) {
   if (auto const why = missing(transport, device); !why.empty()) {
     fail(ErrorCode::unsupported, "the {} transport cannot be used: {}; choose another (MSCCLPP_TRANSPORT)",
          nameOf(transport), why);
+  }
+  switch (transport) {
+    case Transport::ib:
+      return makeVerbsTransport(VerbsOptions::fromEnvironment(device, options));
+    case Transport::tcp:
+      return makeTcpTransport(TcpOptions::fromEnvironment(options));
+    case Transport::memory:
+      break;
   }
   return makeMemoryTransport();
 }

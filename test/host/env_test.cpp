@@ -59,6 +59,28 @@ TEST_CASE("values are read, and an empty value counts as not set") {
   CHECK(env.masterPort == 4000);
 }
 
+TEST_CASE("the settings of the networks are read") {
+  Environment const unset = readEnvironment(lookupIn({}));
+  CHECK(unset.tcpSockets == 1);
+  CHECK(unset.tcpZeroCopy);
+  CHECK(unset.ibDevices.empty());
+  CHECK(unset.ibRails == 1);
+  CHECK_FALSE(unset.ibGidIndex);
+  CHECK(unset.ibAtomics);
+  Environment const env = readEnvironment(lookupIn({{"MSCCLPP_TCP_SOCKETS", "16"},
+                                                    {"MSCCLPP_TCP_ZEROCOPY", "0"},
+                                                    {"MSCCLPP_IB_HCA", "mlx5_0:1,mlx5_3"},
+                                                    {"MSCCLPP_IB_RAILS", "2"},
+                                                    {"MSCCLPP_IB_GID_INDEX", "0"},
+                                                    {"MSCCLPP_IB_ATOMICS", "off"}}));
+  CHECK(env.tcpSockets == 16);
+  CHECK_FALSE(env.tcpZeroCopy);
+  CHECK(env.ibDevices == "mlx5_0:1,mlx5_3");
+  CHECK(env.ibRails == 2);
+  CHECK(env.ibGidIndex == 0);
+  CHECK_FALSE(env.ibAtomics);
+}
+
 TEST_CASE("a transport is chosen by name, or not at all") {
   CHECK_FALSE(readEnvironment(lookupIn({})).transport.has_value());
   CHECK_FALSE(readEnvironment(lookupIn({{"MSCCLPP_TRANSPORT", "auto"}})).transport.has_value());
@@ -81,8 +103,10 @@ TEST_CASE("a value that cannot be used is named, with what is allowed") {
   for (auto const& bad :
        {Case{"MSCCLPP_LOG_LEVEL", "loud"}, Case{"MSCCLPP_TIMEOUT", "soon"}, Case{"MSCCLPP_TIMEOUT", "-1"},
         Case{"MSCCLPP_TIMEOUT", "0"}, Case{"MSCCLPP_TIMEOUT", "nan"}, Case{"MSCCLPP_TIMEOUT", "1e99"},
-        Case{"MSCCLPP_KERNEL_TIMEOUT", "10s"}, Case{"MSCCLPP_NVLS", "maybe"}, Case{"MSCCLPP_TRANSPORT", "pigeon"},
-        Case{"MSCCLPP_MASTER_PORT", "65536"}, Case{"MSCCLPP_MASTER_PORT", "0"}}) {
+        Case{"MSCCLPP_KERNEL_TIMEOUT", "10s"}, Case{"MSCCLPP_NVLS", "maybe"}, Case{"MSCCLPP_MASTER_PORT", "65536"},
+        Case{"MSCCLPP_MASTER_PORT", "0"}, Case{"MSCCLPP_TCP_SOCKETS", "0"}, Case{"MSCCLPP_TCP_SOCKETS", "17"},
+        Case{"MSCCLPP_TCP_ZEROCOPY", "perhaps"}, Case{"MSCCLPP_IB_RAILS", "9"}, Case{"MSCCLPP_IB_GID_INDEX", "-1"},
+        Case{"MSCCLPP_IB_GID_INDEX", "first"}, Case{"MSCCLPP_IB_ATOMICS", "2"}, Case{"MSCCLPP_TRANSPORT", "pigeon"}}) {
     CAPTURE(bad.name);
     CAPTURE(bad.value);
     auto const error = errorOf([&] { readEnvironment(lookupIn({{bad.name, bad.value}})); });

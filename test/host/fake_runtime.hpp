@@ -65,6 +65,27 @@ class FakeRuntime final : public Runtime {
     if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) throwSystemError("memfd", errno);
     return map(device, file, bytes);
   }
+  // An allocation of `parts` times `bytes` that takes the room of two: all parts but the last are the same memory.
+  void* repeat(int device, std::size_t bytes, std::size_t parts) {
+    auto* const base = static_cast<std::byte*>(
+        ::mmap(nullptr, bytes * parts, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    int const shared = ::memfd_create("fake_device", MFD_CLOEXEC);
+    int const last = ::memfd_create("fake_device", MFD_CLOEXEC);
+    auto const size = static_cast<off_t>(bytes);
+    if (base == MAP_FAILED || ::ftruncate(shared, size) != 0 || ::ftruncate(last, size) != 0) {
+      throwSystemError("memfd", errno);
+    }
+    for (std::size_t part = 0; part < parts; ++part) {
+      int const file = part + 1 < parts ? shared : last;
+      if (::mmap(base + part * bytes, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+        throwSystemError("mmap", errno);
+      }
+    }
+    ::close(shared);
+    std::lock_guard const lock(mutex_);
+    blocks_[base] = {device, last, bytes * parts};
+    return base;
+  }
   void release(void* base) noexcept override { unmap(base); }
   void* allocateHost(std::size_t bytes) override { return map(-1, -1, bytes); }
   void releaseHost(void* base) noexcept override { unmap(base); }

@@ -40,6 +40,13 @@ inline constexpr std::array settings{
     Setting{"MSCCLPP_LOCAL_RANK", "", "Rank among the processes of this host, with MSCCLPP_RANK; empty: the rank."},
     Setting{"MSCCLPP_TRANSPORT", "auto",
             "How proxies move data: memory, ib or tcp; auto: mapped memory within a host, else ib, else tcp."},
+    Setting{"MSCCLPP_TCP_SOCKETS", "1", "Sockets that a TCP connection uses in each direction, 1 to 16."},
+    Setting{"MSCCLPP_TCP_ZEROCOPY", "1", "0: TCP never sends from the caller's pages."},
+    Setting{"MSCCLPP_IB_HCA", "",
+            "InfiniBand or RoCE devices to use together, as mlx5_0,mlx5_1:2 (name:port); empty: the nearest."},
+    Setting{"MSCCLPP_IB_RAILS", "1", "How many devices one connection uses where MSCCLPP_IB_HCA does not say, 1 to 8."},
+    Setting{"MSCCLPP_IB_GID_INDEX", "", "GID of the port that peers reach; empty: chosen, IPv4 over RoCE v2 first."},
+    Setting{"MSCCLPP_IB_ATOMICS", "1", "0: InfiniBand signals by immediate data, as where the device has no atomics."},
     Setting{
         "MSCCLPP_TRACE", "",
         "File for a timeline of triggers, transfers, waits and kernels, %p stands for the process id; empty: none."},
@@ -64,6 +71,12 @@ struct Environment {
   std::optional<std::uint16_t> masterPort;  // empty where not set: launchers differ in what they do then
   bool multicast = true;
   std::optional<Transport> transport;  // empty: chosen by where the peer is
+  int tcpSockets = 1;
+  bool tcpZeroCopy = true;
+  std::string ibDevices;
+  int ibRails = 1;
+  std::optional<int> ibGidIndex;  // empty: chosen
+  bool ibAtomics = true;
 };
 
 // The port that is used with MSCCLPP_MASTER_ADDR where MSCCLPP_MASTER_PORT is not set.

@@ -44,6 +44,12 @@ struct Allocation {
   std::uint64_t id = 0;  // that no other allocation of this process has or had; 0: the machine cannot tell
 };
 
+// Device memory as other drivers of this host can map it; the caller closes the descriptor.
+struct Dmabuf {
+  int descriptor;
+  std::uint64_t offset;  // of the memory within it
+};
+
 using IpcHandle = std::array<std::byte, 64>;
 
 // The same part of multicast memory on all its ranks, as this process has it mapped.
@@ -128,6 +134,9 @@ class Runtime {
   // What is put into `stream` from now on begins when what is in `earlier` now is done. Both are of `device`. Where
   // `earlier` is captured into a graph, `stream` takes part in that from then on.
   virtual void orderAfter(int device, void* stream, void* earlier) = 0;
+
+  // For network cards. Empty where the machine, its driver or the memory has no such thing.
+  virtual std::optional<Dmabuf> exportDmabuf(void const* pointer, std::size_t bytes);
 
   // For proxies. A machine that has no copy engines throws unsupported.
   virtual std::unique_ptr<CopyEngine> createCopyEngine(int device);

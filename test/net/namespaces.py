@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Hosts made of network namespaces on one switch, and what peer.cpp does on them. Delay and loss, for which not every
+# kernel has the means, are tested in a guest: test/softroce/shaped.sh.
+#
+#   namespaces.py --peer=PROGRAM [CLASS...]             the tests
+#   namespaces.py --peer=PROGRAM --speed[=SECONDS]      the transport's bytes per second beside iperf3's, in turn
+#
+# Needs the rights to make namespaces (root); 77 where they are missing, which is said.
+"""Tests of the bootstrap and of the TCP transport over several hosts."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import unittest
+
+PEER = [argument.split("=", 1)[1] for argument in sys.argv if argument.startswith("--peer=")][0]
+PORT = 5000
+LIMIT = 60   # seconds that one run may take
+
+
+def command(*arguments):
+    """Runs it; its errors are this script's."""
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise OSError(f"{' '.join(arguments)}: {result.stderr.strip()}")
+    return result.stdout
+
+
+class Hosts:
+    """Namespaces with an address 10.9.0.x each, on one switch."""
+
+    made = 0
+
+    def __init__(self, count=2):
+        Hosts.made += 1
+        # Interface names are short, and other runs of this script may be at work.
+        tag = f"{os.getpid() % 100000}{chr(ord('a') + Hosts.made % 26)}"
+        self.names = [f"mscclpp-{tag}-{i}" for i in range(count)]
+        self.switch = f"mscclpp-{tag}-s"
+        self.addresses = [f"10.9.0.{i + 1}" for i in range(count)]
+        try:
+            command("ip", "netns", "add", self.switch)
+            # On the host itself, a firewall's rules for bridges would apply.
+            command("ip", "-n", self.switch, "link", "add", "switch", "type", "bridge")
+            command("ip", "-n", self.switch, "link", "set", "switch", "up")
+            for i, name in enumerate(self.names):
+                command("ip", "netns", "add", name)
+                command("ip", "-n", name, "link", "set", "lo", "up")
+                command("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"port{i}", "netns",
+                        self.switch)
+                command("ip", "-n", name, "addr", "add", f"{self.addresses[i]}/24", "dev", "eth0")
+                command("ip", "-n", name, "link", "set", "eth0", "up")
+                command("ip", "-n", self.switch, "link", "set", f"port{i}", "master", "switch", "up")
+        except OSError:
+            self.close()
+            raise
+
+    def close(self):
+        for name in [*self.names, self.switch]:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+    def cut(self, i):
+        """Takes a host off the switch; it notices nothing itself."""
+        command("ip", "-n", self.switch, "link", "set", f"port{i}", "nomaster")
+
+    def start(self, i, *arguments, **environment):
+        return subprocess.Popen(["ip", "netns", "exec", self.names[i], *arguments], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, env={**clean_environment(), **environment})
+
+    def start_rank(self, i, *arguments, **environment):
+        return self.start(i, PEER, f"--rank={i}", f"--ranks={len(self.names)}",
+                          f"--address={self.addresses[0]}:{PORT}", *arguments, **environment)
+
+
+def clean_environment():
+    return {name: value for name, value in os.environ.items()
+            if not re.match(r"^(OMPI_|PMIX_|PMI_|SLURM_|TORCHELASTIC_|MSCCLPP_)", name)}
+
+
+def why_not():
+    """Why no hosts can be made here; empty: they can."""
+    if not shutil.which("ip"):
+        return "no ip here; on Debian install iproute2"
+    try:
+        Hosts(2).close()
+    except OSError as error:
+        return f"network namespaces cannot be made here ({error}); run as root, on a kernel with veth"
+    return ""
+
+
+class Case(unittest.TestCase):
+    def hosts(self, count):
+        hosts = Hosts(count)
+        self.addCleanup(hosts.close)
+        return hosts
+
+    def finish(self, processes):
+        """Exit statuses and texts."""
+        results = []
+        for process in processes:
+            try:
+                text, _ = process.communicate(timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                for other in processes:
+                    other.kill()
+                text, _ = process.communicate()
+                self.fail(f"a rank did not end within {LIMIT} s: {text}")
+            results.append((process.returncode, text))
+        return results
+
+
+class Exchange(Case):
+    """Every rank gets from every other what that one sent."""
+
+    def exchange(self, hosts, *arguments, **environment):
+        ranks = [hosts.start_rank(i, *arguments, **environment) for i in range(len(hosts.names))]
+        for i, (status, text) in enumerate(self.finish(ranks)):
+            self.assertEqual(status, 0, text)
+            # Nothing says so but the ranks' being on different hosts.
+            self.assertIn(f"rank {i} uses tcp", text)
+
+    def test_two_hosts(self):
+        self.exchange(self.hosts(2))
+
+    def test_four_hosts(self):
+        self.exchange(self.hosts(4), "--bytes=200K")
+
+    def test_several_sockets(self):
+        self.exchange(self.hosts(2), "--bytes=8M", "--rounds=10", MSCCLPP_TCP_SOCKETS="3")
+
+    def test_without_zero_copy(self):
+        self.exchange(self.hosts(2), "--bytes=4M", "--rounds=10", MSCCLPP_TCP_ZEROCOPY="0")
+
+
+class Faults(Case):
+    """Whoever waits for a host that is gone is told so, within the limit."""
+
+    def stream(self, hosts):
+        ranks = [hosts.start_rank(i, "--action=stream", "--seconds=50", MSCCLPP_TIMEOUT="3") for i in range(2)]
+        for rank in ranks:   # both are connected once each has said what it uses
+            self.assertIn("uses tcp", rank.stdout.readline())
+        time.sleep(1)
+        return ranks
+
+    def judge(self, result, own, seconds, most, *fragments):
+        status, text = result
+        self.assertEqual(status, 1, text)
+        self.assertLess(seconds, most, text)
+        for fragment in (f"rank {own}: ", f"TCP connection to rank {1 - own} (10.9.0.{2 - own}:", *fragments):
+            self.assertIn(fragment, text)
+
+    def test_host_cut_off_in_mid_transfer(self):
+        hosts = self.hosts(2)
+        ranks = self.stream(hosts)
+        hosts.cut(1)
+        start = time.monotonic()
+        results = self.finish(ranks)
+        seconds = time.monotonic() - start
+        # The sender counts from the last answer, the kernel in whole seconds.
+        self.judge(results[0], 0, seconds, 8, "timeout: ", "progress", "write of 1048576 bytes")
+        self.judge(results[1], 1, seconds, 8, "timeout: ", "progress")
+
+    def test_process_killed_in_mid_transfer(self):
+        for victim in (0, 1):
+            with self.subTest(victim=victim):
+                hosts = self.hosts(2)
+                ranks = self.stream(hosts)
+                ranks[victim].send_signal(signal.SIGKILL)
+                start = time.monotonic()
+                results = self.finish(ranks)
+                self.assertEqual(results[victim][0], -signal.SIGKILL)
+                self.judge(results[1 - victim], 1 - victim, time.monotonic() - start, 3, "remote error: ")
+                self.assertRegex(results[1 - victim][1], "clos|reset")
+
+    def test_process_stopped_in_mid_transfer(self):
+        hosts = self.hosts(2)
+        ranks = self.stream(hosts)
+        ranks[1].send_signal(signal.SIGSTOP)
+        start = time.monotonic()
+        result = self.finish(ranks[:1])[0]
+        seconds = time.monotonic() - start
+        ranks[1].kill()
+        self.finish(ranks[1:])
+        self.judge(result, 0, seconds, 6, "timeout: ", "it gave no answer within 3.0 s", "write of 1048576 bytes")
+
+    def test_host_that_never_comes(self):
+        hosts = self.hosts(2)
+        rank = hosts.start_rank(0, MSCCLPP_TIMEOUT="2")
+        (status, text), = self.finish([rank])
+        self.assertEqual(status, 1, text)
+        self.assertIn("timeout: rank 0: ", text)
+        self.assertIn("had not joined rank 0 at 10.9.0.1:5000: 1; do they run", text)
+
+
+def speed(seconds):
+    """Both in turn, several times, so that what else the machine does hits both."""
+    iperf = shutil.which("iperf3")
+    if not iperf:
+        print("no iperf3 here; on Debian install iperf3")
+        return 77
+    hosts = Hosts(2)
+    ours, theirs = [], []
+    try:
+        for _ in range(5):
+            server = hosts.start(1, iperf, "-s", "-1")
+            time.sleep(0.3)
+            client = hosts.start(0, iperf, "-c", hosts.addresses[1], "-t", str(seconds), "-J")
+            report = json.loads(client.communicate(timeout=LIMIT)[0])
+            server.wait(timeout=LIMIT)
+            theirs.append(report["end"]["sum_received"]["bits_per_second"] / 8e9)
+            extra = {name: value for name, value in os.environ.items() if name.startswith("MSCCLPP_TCP_")}
+            ranks = [hosts.start_rank(i, "--action=stream", f"--seconds={seconds}", "--bytes=4M", **extra)
+                     for i in range(2)]
+            texts = [rank.communicate(timeout=LIMIT)[0] for rank in ranks]
+            ours.append(float(re.search(r"tcp (\d+) bytes/s", texts[0])[1]) / 1e9)
+            print(f"iperf3 {theirs[-1]:.2f} GB/s, this library {ours[-1]:.2f} GB/s, {ours[-1] / theirs[-1]:.2f} of it",
+                  flush=True)
+    finally:
+        hosts.close()
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    print(f"medians: iperf3 {statistics.median(theirs):.2f} GB/s, this library {statistics.median(ours):.2f} GB/s, "
+          f"{ratio:.2f} of it")
+    return 0 if ratio >= 0.9 else 1
+
+
+if __name__ == "__main__":
+    REASON = why_not()
+    if REASON:
+        print(f"skipped: {REASON}")
+        sys.exit(77)
+    for option in sys.argv[1:]:
+        if option.startswith("--speed"):
+            sys.exit(speed(float(option.split("=")[1]) if "=" in option else 3))
+    unittest.main(argv=[sys.argv[0], *[argument for argument in sys.argv[1:] if not argument.startswith("--peer=")]])
