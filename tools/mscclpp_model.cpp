@@ -5,8 +5,7 @@
 //   mscclpp-model show                           the figures of a GPU, as JSON
 //   mscclpp-model check results.json...          prediction against what mscclpp-bench measured
 //   mscclpp-model plan --ranks=8 --collective=allgather     predicted times of every algorithm, by size; with --output
-//   the
-//                                                fastest of each size as a page, beside what the links allow
+//                                                           the fastest of each as a page, beside what the links allow
 //
 // Exit status: 0, 1 where the median error of a check is above its limit, 2 bad use.
 #include <algorithm>

@@ -107,27 +107,33 @@ void MessageGroup::start(int blocks, int threads) {
 std::shared_ptr<Algorithm> collectives_impl::messageRing() {
   return std::make_shared<NativeAlgorithm>(
       "messages", Collective::sendRecv,
-      NativeFunctions{.initialize = {},
-                      .contextKey = {},
-                      .makeContext = [](Communicator const& communicator, CollectiveCall const&)
-                          -> std::shared_ptr<void> { return std::make_shared<PointToPoint>(communicator); },
-                      .run =
-                          [](std::shared_ptr<void> const& context, CollectiveCall const& call, Stream const& stream) {
-                            auto const& links = *static_cast<PointToPoint const*>(context.get());
-                            auto const ahead = (links.rank() + 1) % links.size();
-                            auto const behind = (links.rank() + links.size() - 1) % links.size();
-                            MessageGroup(links, stream)
-                                .send(call.in, call.inBytes, ahead)
-                                .recv(call.out, call.outBytes, behind)
-                                .start(call.blocks, call.threads);
-                          },
-                      .refusal = [](Communicator const& communicator, CollectiveCall const& call) -> std::string {
-                        (void)checkCall(communicator, Collective::sendRecv, call);
-                        if (call.in == call.out && communicator.size() > 1 && call.inBytes != 0) {
-                          return "it does not work in place; give an output of its own";
-                        }
-                        return {};
-                      }});
+      NativeFunctions{
+          .initialize = {},
+          .contextKey = {},
+          .makeContext = [](Communicator const& communicator, CollectiveCall const&) -> std::shared_ptr<void> {
+            return std::make_shared<PointToPoint>(communicator);
+          },
+          .run =
+              [](std::shared_ptr<void> const& context, CollectiveCall const& call, Stream const& stream) {
+                auto const& links = *static_cast<PointToPoint const*>(context.get());
+                auto const ahead = (links.rank() + 1) % links.size();
+                auto const behind = (links.rank() + links.size() - 1) % links.size();
+                MessageGroup(links, stream)
+                    .send(call.in, call.inBytes, ahead)
+                    .recv(call.out, call.outBytes, behind)
+                    .start(call.blocks, call.threads);
+              },
+          .refusal = [](Communicator const& communicator, CollectiveCall const& call) -> std::string {
+            (void)checkCall(communicator, Collective::sendRecv, call);
+            if (call.in == call.out && communicator.size() > 1 && call.inBytes != 0) {
+              return "it does not work in place; give an output of its own";
+            }
+            constexpr int lanes = layout::PointToPointRequirement{}.lanes;
+            if (call.blocks != 0 && call.blocks < lanes) {
+              return fmt::format("{} blocks; give at least {}, one for each lane, or 0", call.blocks, lanes);
+            }
+            return {};
+          }});
 }
 
 }  // namespace mscclpp

@@ -113,8 +113,7 @@ TEST_CASE("grids and formats that do not fit the links are refused") {
       launch(rank.stream, {.blocks = blocks, .threads = 32}, kernel, links.deviceHandle(), none, 1);
       return errorOf([&] { rank.communicator.synchronize(rank.stream); });
     };
-    checkContains(refusal(MessageKernel<LL128>{}, 1),
-                  "a grid of 1 blocks: messages take at least 2, one for each lane");
+    checkContains(refusal(MessageKernel<LL128>{}, 1), "a grid of 1 blocks: at least 2 are needed");
     checkContains(refusal(MessageKernel<LL16>{}, 2), "messages by LL16 packets: the links were made for LL128");
   });
 }

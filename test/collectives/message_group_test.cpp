@@ -136,6 +136,11 @@ TEST_CASE("the collection sends round a ring, and meets at a barrier") {
                                        {.in = in.data(), .out = in.data(), .inBytes = 8, .outBytes = 8});
                   }),
                   "it does not work in place");
+    checkContains(errorOf([&] {
+                    algorithms.execute(Collective::sendRecv, communicator, stream,
+                                       {.in = out.data(), .out = in.data(), .inBytes = 8, .outBytes = 8, .blocks = 7});
+                  }),
+                  "7 blocks; give at least 8, one for each lane");
     communicator.bootstrap()->barrier();
   });
 }

@@ -36,8 +36,11 @@ __global__ void awaitKernel(const __grid_constant__ DeviceTeam team) { awaitPhas
 
 // ptx: gridBarrierKernel : atom\.acq_rel\.gpu\.global\.add\.u32
 // ptx: gridBarrierKernel : st\.release\.gpu\.global\.b32
-// ptx: gridBarrierKernel : ld\.acquire\.gpu\.global\.b32
 __global__ void gridBarrierKernel(const __grid_constant__ DeviceTeam team) { gridBarrier(team, thisGrid()); }
+// The same once more: who waits is in another branch, which may stand before or behind that of who comes last.
+// ptx: gridBarrierAgain : atom\.acq_rel\.gpu\.global\.add\.u32
+// ptx: gridBarrierAgain : ld\.acquire\.gpu\.global\.b32
+__global__ void gridBarrierAgain(const __grid_constant__ DeviceTeam team) { gridBarrier(team, thisGrid()); }
 
 // One instruction moves a packet: 8 bytes for LL8, 16 for LL16 and LL128.
 // ptx: storeLL8 : st\.relaxed\.sys\.global\.v2\.b32

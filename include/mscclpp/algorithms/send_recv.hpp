@@ -41,7 +41,7 @@ class SendRecv {
   template <BlockSet B>
   MSCCLPP_DEVICE void operator()(B const& blocks, layout::Messages const& messages) const {
     auto const& layout = links_.layout;
-    require(blocks.blockCount() >= layout.lanes, links_.watch, -1, std::uint64_t(layout::Misuse::blocksMissing),
+    require(blocks.blockCount() >= layout.lanes, links_.watch, -1, std::uint64_t(layout::Misuse::fewBlocks),
             layout.lanes, blocks.blockCount());
     // Old packets of one format must not pass for packets of the other.
     require(P::wholeWarp == (layout.lines != 0), links_.watch, -1, std::uint64_t(layout::Misuse::packetFormat),

@@ -7,8 +7,7 @@
 //   auto semaphore = service.buildAndAddSemaphore(communicator.connect(peer));   // by both ranks
 //   auto channel = service.portChannel(semaphore, service.addMemory(peersMemory), service.addMemory(ownMemory));
 //   service.startProxy();
-//   launch(..., channel.deviceHandle());                                        // PortChannelDeviceHandle in the
-//   kernel
+//   launch(..., channel.deviceHandle());                    // PortChannelDeviceHandle in the kernel
 //   ... service.stopProxy();
 //
 // A connection is served by one of the proxies, for all of its channels; connections are dealt out in turn. One peer

@@ -3,8 +3,8 @@
 // What a kernel pushes to a proxy: 128 bits, of which the last belongs to the FIFO.
 //
 //   fst  size [31:0]  source offset [63:32]
-//   snd  target offset [31:0]  source memory [40:32]  target memory [49:41]  type [52:50]  semaphore [62:53]  parity
-//   [63]
+//   snd  target offset [31:0]  source memory [40:32]  target memory [49:41]  type [52:50]  semaphore [62:53]
+//        parity [63]
 //
 // This is the format of MSCCL++. A user's own handler may give all but the parity another meaning. Values that do not
 // fit are refused where a trigger is made, never cut off.

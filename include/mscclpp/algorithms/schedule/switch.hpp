@@ -4,8 +4,8 @@
 // elements, one store writes into all ranks' memory. Each link carries the message once. No workspace but for signals;
 // two meetings.
 //
-//   with a SwitchPlan        every rank reduces its share of all inputs, and the result goes to all, or where it
-//   belongs with a SwitchStorePlan   every rank stores what it has for all
+//   with a SwitchPlan        every rank reduces its share of all inputs; the result goes to all, or where it belongs
+//   with a SwitchStorePlan   every rank stores what it has for all
 #pragma once
 
 #include <concepts>

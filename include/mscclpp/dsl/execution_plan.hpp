@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Plans that are loaded and run: written by toJson(), by MSCCL++'s DSL, or built at run time.
+//
+//   auto const plan = dsl::ExecutionPlan::load("allreduce.json");     // read and proved; a wrong one is refused
+//   dsl::PlanExecutor executor(communicator, plan, /*maxBytes=*/1 << 20);
+//   executor.execute(stream, {.in = x, .out = x, .inBytes = n, .outBytes = n, .type = DataType::float32});
+//
+// Making an executor is collective over the ranks of the communicator. Each executor has memory and counters of its
+// own: any number of plans may run at once, a stream for each executor. Errors are thrown before anything is started.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/dsl/plan_context.hpp"
+#include "mscclpp/host/memory_window.hpp"
+#include "mscclpp/host/stream.hpp"
+
+namespace mscclpp::dsl {
+
+class ExecutionPlan {
+ public:
+  // Throws invalidUsage for a file that is no plan, and for a plan that is wrong, with its story.
+  static ExecutionPlan load(std::string const& path);
+  explicit ExecutionPlan(Program program);
+
+  Program const& program() const noexcept { return program_; }
+  Verdict const& verdict() const noexcept { return verdict_; }
+  // Whether ranks touch each other's input, output: then calls need windows of them.
+  bool needsInWindow() const noexcept { return remote_[0]; }
+  bool needsOutWindow() const noexcept { return remote_[1]; }
+
+ private:
+  Program program_;
+  Verdict verdict_;
+  bool remote_[2]{};
+};
+
+struct PlanExecution {
+  void const* in;
+  void* out;
+  std::uint64_t inBytes;
+  std::uint64_t outBytes;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  // That hold `in` and `out` at the same place on every rank, where the plan needs them.
+  MemoryWindow const* inWindow = nullptr;
+  MemoryWindow const* outWindow = nullptr;
+};
+
+class PlanExecutor {
+ public:
+  // `maxBytes`: the longest message, which is one rank's part where a buffer holds a part of each rank.
+  PlanExecutor(Communicator const& communicator, ExecutionPlan const& plan, std::uint64_t maxBytes);
+
+  // Returns at once; the plan runs in stream order. Throws invalidUsage where the call does not fit the plan.
+  void execute(Stream const& stream, PlanExecution const& call) const;
+
+  PlanContext const& context() const noexcept { return context_; }
+
+ private:
+  void check(PlanExecution const& call) const;
+
+  ExecutionPlan plan_;
+  PlanContext context_;
+};
+
+}  // namespace mscclpp::dsl

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A program as device code, compiled for its steps:
+//
+//   launch(stream, context.launchShape(), dsl::Kernel<Mine, float, Max>{}, in, out, count, context.deviceHandle(),
+//          inWindow, outWindow);
+//
+// or dsl::kernel<Mine, Max>(in, out, count, plan, inWindow, outWindow), called by all threads of a kernel of one's own
+// with that shape. `count` is the elements of the message: of one rank's part where a buffer holds a part of each rank.
+// Windows are needed for buffers of other ranks that the program reads or writes; `in` and `out` lie at the same place
+// in them on every rank. A program that is not right does not compile; one of Spec::compiled = false has no context.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "mscclpp/dsl/build.hpp"
+#include "mscclpp/dsl/execute.hpp"
+#include "mscclpp/dsl/lower.hpp"
+
+namespace mscclpp {
+
+namespace dsl::detail {
+
+// ---- the program's slices as constants ------------------------------------------------------------------------------
+
+struct SliceSizes {
+  std::size_t slices = 0, longest = 0, steps = 0, operands = 0, objects = 0;
+};
+
+struct SliceRange {
+  int rank = -1, block = 0;
+  int firstStep = 0, steps = 0, firstOperand = 0, firstObject = 0;
+};
+
+template <SliceSizes Sizes>
+struct SliceTable {
+  SliceRange slices[Sizes.slices + 1]{};
+  layout::PlanStep steps[Sizes.steps + 1]{};
+  layout::PlanOperand operands[Sizes.operands + 1]{};
+  layout::RankNumber objects[Sizes.objects + 1]{};
+};
+
+template <class P>
+constexpr std::vector<Slice> slicesOf() {
+  auto program = build<P>();
+  markConclusions(program, proofOf<P>.reductions);
+  return lower(program);
+}
+
+template <class P>
+consteval SliceSizes sizesOf() {
+  auto const slices = slicesOf<P>();
+  SliceSizes sizes;
+  for (auto const& slice : slices) {
+    ++sizes.slices;
+    sizes.longest = slice.steps.size() > sizes.longest ? slice.steps.size() : sizes.longest;
+    sizes.steps += slice.steps.size();
+    sizes.operands += slice.operands.size();
+    sizes.objects += slice.objects.size();
+  }
+  return sizes;
+}
+
+template <class P>
+inline constexpr SliceSizes sliceSizes = sizesOf<P>();
+
+template <class P>
+consteval auto tableOf() {
+  SliceTable<sliceSizes<P>> table;
+  auto const slices = slicesOf<P>();
+  std::size_t slice = 0, step = 0, operand = 0, object = 0;
+  for (auto const& each : slices) {
+    table.slices[slice++] = {each.rank,
+                             each.block,
+                             static_cast<int>(step),
+                             static_cast<int>(each.steps.size()),
+                             static_cast<int>(operand),
+                             static_cast<int>(object)};
+    for (auto const& one : each.steps) table.steps[step++] = one;
+    for (auto const& one : each.operands) table.operands[operand++] = one;
+    for (auto const& one : each.objects) table.objects[object++] = one;
+  }
+  return table;
+}
+
+template <class P>
+inline constexpr auto compiledTable = tableOf<P>();
+
+template <class P, int S>
+inline constexpr SliceRange sliceRange = compiledTable<P>.slices[S];
+
+// One step with its operands, alone.
+template <int Operands, int Objects>
+struct StepData {
+  layout::PlanStep step{};
+  layout::PlanOperand operands[Operands + 1]{};
+  layout::RankNumber objects[Objects + 1]{};
+};
+
+template <class P, int S, int I>
+consteval auto stepData() {
+  constexpr auto const& table = compiledTable<P>;
+  constexpr auto const& slice = table.slices[S];
+  constexpr auto const& step = table.steps[slice.firstStep + I];
+  StepData<step.sources + step.targets, step.objects> data;
+  data.step = step;
+  for (int i = 0; i < step.sources + step.targets; ++i) {
+    data.operands[i] = table.operands[static_cast<std::size_t>(slice.firstOperand + step.firstOperand + i)];
+  }
+  for (int i = 0; i < step.objects; ++i) {
+    data.objects[i] = table.objects[static_cast<std::size_t>(slice.firstObject + step.firstObject + i)];
+  }
+  data.step.firstOperand = 0;
+  data.step.firstObject = 0;
+  return data;
+}
+
+template <class P, int S, int I>
+inline constexpr auto stepDataOf = stepData<P, S, I>();
+
+}  // namespace dsl::detail
+
+inline namespace MSCCLPP_BACKEND {
+namespace dsl_impl {
+
+// Longer slices, and programs of more steps than that many times as much, are interpreted from the context's table.
+inline constexpr int longestSlice = 256;
+
+template <class P>
+inline constexpr bool isCompiled =
+    dsl::detail::sliceSizes<P>.longest <= longestSlice&& dsl::detail::sliceSizes<P>.steps <= 4 * longestSlice;
+
+// One step: its operands and objects are constants to whoever asks for them.
+template <class P, int S, int I>
+struct CompiledStep {
+  template <class F>
+  MSCCLPP_DEVICE void forEachOperand(int first, int count, F&& f) const {
+    constexpr int all = dsl::detail::stepDataOf<P, S, I>.step.sources + dsl::detail::stepDataOf<P, S, I>.step.targets;
+    [&]<int... N>(std::integer_sequence<int, N...>) {
+      [[maybe_unused]] auto const call = [&]<int At>(std::integral_constant<int, At>) {
+        if (At < first || At >= first + count) return;
+        constexpr auto operand = dsl::detail::stepDataOf<P, S, I>.operands[At];
+        f(At - first, operand);
+      };
+      (call(std::integral_constant<int, N>{}), ...);
+    }
+    (std::make_integer_sequence<int, all>{});
+  }
+  template <class F>
+  MSCCLPP_DEVICE void forEachObject(int, int, F&& f) const {
+    [&]<int... N>(std::integer_sequence<int, N...>) {
+      [[maybe_unused]] auto const call = [&]<int At>(std::integral_constant<int, At>) {
+        constexpr auto object = dsl::detail::stepDataOf<P, S, I>.objects[At];
+        f(At, object);
+      };
+      (call(std::integral_constant<int, N>{}), ...);
+    }
+    (std::make_integer_sequence<int, dsl::detail::stepDataOf<P, S, I>.step.objects>{});
+  }
+};
+
+template <class Data>
+consteval MoveShape shapeOfMove(Data const& data) {
+  for (int i = 0; i < data.step.sources + data.step.targets; ++i) {
+    if (data.operands[i].packets) return MoveShape::packets;
+  }
+  return data.step.sources == 1 && data.step.targets == 1 ? MoveShape::copy : MoveShape::plain;
+}
+
+// Steps `I` up to, not with, `End` of slice `S`.
+template <class P, int S, int I, int End, class Runner>
+MSCCLPP_DEVICE void runSteps(Runner& runner) {
+  if constexpr (I < End) {
+    constexpr auto data = dsl::detail::stepDataOf<P, S, I>;
+    if constexpr (static_cast<dsl::StepKind>(data.step.kind) == dsl::StepKind::loopBegin) {
+      auto const turns = runner.turns(data.step);
+      for (std::uint64_t turn = 0; turn < turns; ++turn) {
+        runner.enterTurn(data.step, turn);
+        runSteps<P, S, I + 1, data.step.loopEnd>(runner);
+      }
+      runner.leaveLoop();
+      runSteps<P, S, data.step.loopEnd + 1, End>(runner);
+    } else {
+      CompiledStep<P, S, I> const one;
+      if constexpr (static_cast<dsl::StepKind>(data.step.kind) == dsl::StepKind::move) {
+        runner.template move<shapeOfMove(data)>(one, data.step);
+      } else {
+        runner.order(one, data.step);
+      }
+      runSteps<P, S, I + 1, End>(runner);
+    }
+  }
+}
+
+// The table of this rank's context.
+struct TableSteps {
+  layout::PlanStep const* steps;
+  layout::PlanOperand const* operands;
+  std::int32_t const* objects;
+
+  MSCCLPP_DEVICE layout::PlanStep const& step(int i) const { return steps[i]; }
+  template <class F>
+  MSCCLPP_DEVICE void forEachOperand(int first, int count, F&& f) const {
+    for (int i = 0; i < count; ++i) f(i, operands[first + i]);
+  }
+  template <class F>
+  MSCCLPP_DEVICE void forEachObject(int first, int count, F&& f) const {
+    for (int i = 0; i < count; ++i) f(i, layout::RankNumber{layout::RankNumber::Rule::fixed, 0, 0, objects[first + i]});
+  }
+};
+
+template <class Runner>
+MSCCLPP_DEVICE void runTable(Runner& runner, layout::PlanHandle const& plan) {
+  auto const block = plan.table[arch::blockIndex()];
+  runner.run(TableSteps{plan.steps + block.firstStep, plan.operands, plan.objects}, block.steps);
+}
+
+// What a launch must be for this context.
+MSCCLPP_DEVICE void requireShape(layout::PlanHandle const& plan) {
+  require(arch::gridBlocks() == plan.shape.blocks, plan.watch, -1, std::uint64_t(layout::Misuse::blockCount),
+          plan.shape.blocks, arch::gridBlocks());
+  require(arch::blockThreads() % arch::warpSize == 0, plan.watch, -1, std::uint64_t(layout::Misuse::blockThreads),
+          arch::warpSize, arch::blockThreads());
+}
+
+MSCCLPP_DEVICE void requireRoom(layout::PlanHandle const& plan, std::uint64_t bytes) {
+  auto const longest = dsl::longestChunk(bytes, plan.shape.longestOf);
+  require(longest <= plan.longestChunk, plan.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes),
+          plan.longestChunk, longest);
+  auto const whole = std::uint64_t{16} * static_cast<unsigned>(plan.shape.longestOf);
+  require(plan.shape.needsEvenChunks == 0 || bytes % whole == 0, plan.watch, -1,
+          std::uint64_t(layout::Misuse::unevenParts), whole, bytes);
+}
+
+}  // namespace dsl_impl
+}  // namespace MSCCLPP_BACKEND
+
+namespace dsl {
+inline namespace MSCCLPP_BACKEND {
+
+template <ProgramType P, class Op = Sum, PacketFormat F = LL16, Number T>
+MSCCLPP_DEVICE void kernel(T const* in, T* out, std::uint64_t count, layout::PlanHandle const& plan,
+                           layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) {
+  static_assert(!F::wholeWarp, "a program's packets are LL8 or LL16");
+  dsl_impl::requireShape(plan);
+  dsl_impl::requireRoom(plan, count * sizeof(T));
+  if (count == 0) return waitForPreviousKernel();
+  dsl_impl::PlanRunner<T, Op, F> runner(plan, inWindow, outWindow, {in, out, count});
+  if constexpr (!P::spec.compiled) {
+    dsl_impl::runTable(runner, plan);
+  } else if constexpr (isRight<P> && dsl_impl::isCompiled<P>) {
+    [&]<std::size_t... S>(std::index_sequence<S...>) {
+      auto const slice = [&]<int Slice>(std::integral_constant<int, Slice>) {
+        constexpr auto range = mscclpp::dsl::detail::sliceRange<P, Slice>;
+        if (arch::blockIndex() != static_cast<unsigned>(range.block)) return;
+        if (range.rank >= 0 && plan.rank != range.rank) return;
+        dsl_impl::runSteps<P, Slice, 0, range.steps>(runner);
+      };
+      (slice(std::integral_constant<int, static_cast<int>(S)>{}), ...);
+    }
+    (std::make_index_sequence<mscclpp::dsl::detail::sliceSizes<P>.slices>{});
+  } else {
+    dsl_impl::runTable(runner, plan);
+  }
+  runner.finish();
+}
+
+template <ProgramType P, Number T, class Op = Sum, PacketFormat F = LL16>
+struct Kernel {
+  static constexpr unsigned maxThreads = static_cast<unsigned>(P::spec.threads);
+
+  MSCCLPP_DEVICE void operator()(T const* in, T* out, std::uint64_t count, layout::PlanHandle const& plan,
+                                 layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) const {
+    dsl::kernel<P, Op, F>(in, out, count, plan, inWindow, outWindow);
+  }
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace dsl
+}  // namespace mscclpp

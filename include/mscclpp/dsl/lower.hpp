@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A program's steps in the form that kernels carry out: one slice per rank and block, operands under their one name,
+// numbers of ranks and chunks as rules wherever all ranks do the same.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "mscclpp/device/bits.hpp"
+#include "mscclpp/dsl/verify.hpp"
+#include "mscclpp/layout/plan_handle.hpp"
+
+namespace mscclpp::dsl {
+
+using layout::RankNumber;
+
+// Steps of one block. `rank` -1: of every rank, numbers being rules.
+struct Slice {
+  int rank = -1;
+  int block = 0;
+  std::vector<layout::PlanStep> steps = {};
+  std::vector<layout::PlanOperand> operands = {};
+  std::vector<RankNumber> objects = {};
+};
+
+// Bytes of the longest chunk of a message.
+MSCCLPP_HOST_DEVICE constexpr std::uint64_t longestChunk(std::uint64_t bytes, int chunks) {
+  return ceilDiv<std::uint64_t>(ceilDiv<std::uint64_t>(bytes, 16), static_cast<unsigned>(chunks)) * 16;
+}
+
+constexpr layout::PlanShape shapeOf(Program const& program, bool needsEvenChunks) {
+  std::size_t blocks = 0;
+  for (auto const& rank : program.ranks) blocks = rank.blocks.size() > blocks ? rank.blocks.size() : blocks;
+  auto const& c = program.collective;
+  int const in = c.inputPerSlice(), out = c.outputPerSlice();
+  int const longestOf = in < 1 ? (out < 1 ? 1 : out) : (out < 1 || in < out) ? in : out;
+  return {.ranks = program.size(),
+          .blocks = static_cast<std::uint32_t>(blocks),
+          .inputSlices = c.inputSlices(),
+          .inputPerSlice = in,
+          .outputSlices = c.outputSlices(),
+          .outputPerSlice = out,
+          .longestOf = longestOf,
+          .doubleScratch = program.doubleScratch,
+          .needsEvenChunks = needsEvenChunks};
+}
+
+namespace detail {
+
+constexpr RankNumber fixedNumber(int value) { return {RankNumber::Rule::fixed, 0, 0, value}; }
+
+// The rule that gives values[r] at rank r; `found` false where there is none.
+constexpr RankNumber ruleFor(std::vector<int> const& values, bool& found) {
+  int const ranks = static_cast<int>(values.size());
+  auto const fits = [&](RankNumber const& rule) {
+    for (int r = 0; r < ranks; ++r) {
+      if (rule.at(r, ranks) != values[static_cast<std::size_t>(r)]) return false;
+    }
+    return true;
+  };
+  found = true;
+  if (auto const rule = fixedNumber(values[0]); fits(rule)) return rule;
+  int least = values[0], most = values[0];
+  for (int const value : values) {
+    least = value < least ? value : least;
+    most = value > most ? value : most;
+  }
+  for (int offset = 0; ranks > 1 && offset < ranks; ++offset) {
+    int const unit = (most - least) / (ranks - 1);
+    RankNumber const rotate{RankNumber::Rule::rotate, static_cast<std::int16_t>(unit),
+                            static_cast<std::int16_t>(offset), least};
+    if (fits(rotate)) return rotate;
+    // The offset-th of the others takes two neighbouring values only.
+    RankNumber const others{RankNumber::Rule::others, static_cast<std::int16_t>(most - least),
+                            static_cast<std::int16_t>(offset), least - (most - least) * offset};
+    if (fits(others)) return others;
+  }
+  found = false;
+  return fixedNumber(values[0]);
+}
+
+class Lowering {
+ public:
+  constexpr explicit Lowering(Program const& program) : program_(program) {}
+
+  constexpr Slice ofRank(int rank, int block) {
+    Slice slice;
+    slice.rank = rank;
+    slice.block = block;
+    int lead = 0;
+    auto const& mine = program_.ranks[static_cast<std::size_t>(rank)];
+    if (block >= static_cast<int>(mine.blocks.size())) return slice;
+    auto const& steps = mine.blocks[static_cast<std::size_t>(block)].steps;
+    int loop = 0;
+    for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
+      auto const& step = steps[static_cast<std::size_t>(s)];
+      layout::PlanStep made{};
+      made.kind = static_cast<std::uint8_t>(step.kind);
+      made.reduce = static_cast<std::uint8_t>(step.reduce);
+      made.concludes = step.concludes;
+      made.part = step.part;
+      made.parts = step.parts;
+      made.blocks = step.blocks;
+      made.loopChunks = step.loopChunks;
+      made.unitBytes = step.unitBytes;
+      made.firstOperand = static_cast<std::int32_t>(slice.operands.size());
+      made.sources = static_cast<std::int32_t>(step.sources.size());
+      made.targets = static_cast<std::int32_t>(step.targets.size());
+      made.firstObject = static_cast<std::int32_t>(slice.objects.size());
+      made.objects = step.kind == StepKind::move ? 0 : static_cast<std::int32_t>(step.objects.size());
+      if (step.kind == StepKind::move) {
+        made.chunks = step.sources[0].count;
+        made.lead = static_cast<std::uint8_t>(lead++ % 256);
+        for (auto const* operands : {&step.sources, &step.targets}) {
+          for (auto const& chunks : *operands) {
+            auto const place = program_.canonical(chunks);
+            slice.operands.push_back({fixedNumber(place.rank), fixedNumber(place.index),
+                                      static_cast<std::uint8_t>(place.buffer), chunks.packets});
+          }
+        }
+      } else {
+        for (int const id : step.objects) slice.objects.push_back(fixedNumber(id));
+      }
+      if (step.kind == StepKind::sync || step.kind == StepKind::barrier) lead = 0;
+      if (step.kind == StepKind::loopBegin) loop = s;
+      if (step.kind == StepKind::loopEnd) slice.steps[static_cast<std::size_t>(loop)].loopEnd = s;
+      slice.steps.push_back(made);
+    }
+    return slice;
+  }
+
+  // One slice for all ranks where they do the same in this block, else one for each.
+  constexpr std::vector<Slice> ofBlock(int block) {
+    std::vector<Slice> slices;
+    for (int rank = 0; rank < program_.size(); ++rank) slices.push_back(ofRank(rank, block));
+    auto merged = slices[0];
+    merged.rank = -1;
+    for (auto const& other : slices) {
+      if (!sameShape(merged, other)) return slices;
+    }
+    bool found = true;
+    std::vector<int> values(slices.size(), 0);
+    for (std::size_t i = 0; found && i < merged.operands.size(); ++i) {
+      for (std::size_t r = 0; r < slices.size(); ++r) values[r] = slices[r].operands[i].rank.base;
+      merged.operands[i].rank = ruleFor(values, found);
+      if (!found) break;
+      for (std::size_t r = 0; r < slices.size(); ++r) values[r] = slices[r].operands[i].index.base;
+      merged.operands[i].index = ruleFor(values, found);
+    }
+    for (std::size_t i = 0; found && i < merged.objects.size(); ++i) {
+      for (std::size_t r = 0; r < slices.size(); ++r) values[r] = slices[r].objects[i].base;
+      merged.objects[i] = ruleFor(values, found);
+    }
+    if (!found) return slices;
+    slices.clear();
+    slices.push_back(std::move(merged));
+    return slices;
+  }
+
+ private:
+  static constexpr bool sameShape(Slice const& a, Slice const& b) {
+    if (a.steps.size() != b.steps.size() || a.operands.size() != b.operands.size() ||
+        a.objects.size() != b.objects.size()) {
+      return false;
+    }
+    for (std::size_t s = 0; s < a.steps.size(); ++s) {
+      auto const &x = a.steps[s], &y = b.steps[s];
+      if (x.kind != y.kind || x.reduce != y.reduce || x.concludes != y.concludes || x.chunks != y.chunks ||
+          x.part != y.part || x.parts != y.parts || x.sources != y.sources || x.targets != y.targets ||
+          x.objects != y.objects || x.blocks != y.blocks || x.loopChunks != y.loopChunks ||
+          x.unitBytes != y.unitBytes) {
+        return false;
+      }
+    }
+    for (std::size_t i = 0; i < a.operands.size(); ++i) {
+      if (a.operands[i].buffer != b.operands[i].buffer || a.operands[i].packets != b.operands[i].packets) return false;
+    }
+    return true;
+  }
+
+  Program const& program_;
+};
+
+}  // namespace detail
+
+// The slices of a right program whose conclusions are marked; blocks in order.
+constexpr std::vector<Slice> lower(Program const& program) {
+  std::vector<Slice> slices;
+  detail::Lowering lowering(program);
+  int const blocks = static_cast<int>(shapeOf(program, false).blocks);
+  for (int block = 0; block < blocks; ++block) {
+    for (auto& slice : lowering.ofBlock(block)) slices.push_back(std::move(slice));
+  }
+  return slices;
+}
+
+}  // namespace mscclpp::dsl

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a program needs on every rank to run: scratch memory, signal counters, its table of steps. Sized for messages of
+// up to `maxBytes`.
+//
+// Making one is collective over the communicator's ranks, with the same program and size. It belongs to one stream:
+// calls that overlap each other need a context each. Destroy it when all ranks' kernels that use it have ended.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "mscclpp/dsl/build.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/memory.hpp"
+#include "mscclpp/layout/launch_shape.hpp"
+#include "mscclpp/layout/plan_handle.hpp"
+
+namespace mscclpp::dsl {
+
+class PlanContext {
+ public:
+  // Throws invalidUsage, with the story, for a program that is not right; unsupported for one that needs port or switch
+  // channels.
+  PlanContext(Communicator const& communicator, Program const& program, std::uint64_t maxBytes);
+  // The same with the verdict of this very program, which then is not found again.
+  PlanContext(Communicator const& communicator, Program const& program, Verdict const& verdict, std::uint64_t maxBytes);
+
+  layout::PlanHandle const& deviceHandle() const noexcept { return handle_; }
+  LaunchShape const& launchShape() const noexcept { return shape_; }
+  std::uint64_t maxBytes() const noexcept { return maxBytes_; }
+
+ private:
+  void share(Communicator const& communicator, Program const& program);
+  void makeCounters(Communicator const& communicator, Program const& program);
+  void makeTable(Communicator const& communicator, Program const& program);
+
+  std::uint64_t maxBytes_;
+  LaunchShape shape_;
+  DeviceMemory shared_;   // signals that arrive, then scratch
+  DeviceMemory private_;  // counters of this rank alone
+  DeviceMemory table_;
+  std::vector<RegisteredMemory> mapped_;
+  layout::PlanHandle handle_{};
+};
+
+// The context of a program that is compiled in.
+template <ProgramType P>
+PlanContext makeContext(Communicator const& communicator, std::uint64_t maxBytes) {
+  return {communicator, build<P>(), maxBytes};
+}
+
+}  // namespace mscclpp::dsl

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A lowered program as kernels receive it: its steps with everything resolved but the rank, and one rank's context.
+//
+// The context's memory holds signal counters, epochs and barriers, which only grow or come back to where they were, so
+// a captured graph may be replayed at any time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/device/config.hpp"
+#include "mscclpp/layout/channel_handle.hpp"
+#include "mscclpp/layout/watch.hpp"
+
+namespace mscclpp::layout {
+
+// A number that follows from the rank, so that ranks that do the same share their code.
+struct RankNumber {
+  enum class Rule : std::uint8_t {
+    fixed,   // base
+    rotate,  // base + unit * ((rank + offset) % ranks)
+    others,  // base + unit * (the offset-th of the other ranks, in order)
+  };
+  Rule rule;
+  std::int16_t unit;
+  std::int16_t offset;
+  std::int32_t base;
+
+  MSCCLPP_HOST_DEVICE constexpr std::int32_t at(int rank, int ranks) const {
+    switch (rule) {
+      case Rule::rotate:
+        return base + unit * ((rank + offset) % ranks);
+      case Rule::others:
+        return base + unit * (offset < rank ? offset : offset + 1);
+      default:
+        return base;
+    }
+  }
+};
+
+struct PlanOperand {
+  RankNumber rank;
+  RankNumber index;     // of its first chunk
+  std::uint8_t buffer;  // dsl::BufferKind
+  bool packets;
+};
+
+struct PlanStep {
+  std::uint8_t kind;  // dsl::StepKind
+  std::uint8_t reduce;
+  bool concludes;            // a reduction whose result holds every rank's contribution
+  std::uint8_t lead;         // move: warps by which it is shifted against the block's first, see dsl/execute.hpp
+  std::int32_t chunks;       // move
+  std::int32_t part, parts;  // move
+  std::int32_t firstOperand, sources, targets;
+  std::int32_t firstObject, objects;  // channels, semaphores, or the barrier
+  std::int32_t blocks;                // barrier
+  std::int32_t loopEnd;               // loopBegin: the step that ends it
+  std::int32_t loopChunks;
+  std::uint64_t unitBytes;
+};
+
+// The steps of one block of one rank.
+struct PlanBlock {
+  std::int32_t firstStep;
+  std::int32_t steps;
+};
+
+// What all ranks have in common.
+struct PlanShape {
+  std::int32_t ranks;
+  std::uint32_t blocks;  // of the largest rank's grid
+  std::int32_t inputSlices, inputPerSlice;
+  std::int32_t outputSlices, outputPerSlice;
+  std::int32_t longestOf;  // chunks of a message where they are longest
+  std::uint32_t doubleScratch;
+  std::uint32_t needsEvenChunks;
+};
+
+struct PlanHandle {
+  std::int32_t rank;
+  PlanShape shape;
+  Watch* watch;
+  std::uint64_t* epochs;  // by block: calls done
+  SemaphoreHandle const* channels;
+  SemaphoreHandle const* semaphores;  // between blocks of this rank
+  std::uint32_t* barriers;            // two words each
+  std::uint64_t scratchStride;        // bytes of one chunk's place
+  std::uint64_t scratchHalf;          // bytes of one half
+  std::uint64_t longestChunk;         // bytes that a chunk may have
+  // The table, where the program is not compiled in: this rank's.
+  PlanBlock const* table;
+  PlanStep const* steps;
+  PlanOperand const* operands;
+  std::int32_t const* objects;
+  std::byte* scratch[maxTeamSize];  // by rank
+};
+
+}  // namespace mscclpp::layout

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Interprets a plan's table, whatever it says: one kernel per element type. The operation is looked up as it goes.
+#include "dsl/start_plan.hpp"
+#include "mscclpp/dsl/kernel.hpp"
+#include "mscclpp/host/launch.hpp"
+
+namespace mscclpp::dsl {
+inline namespace MSCCLPP_BACKEND {
+
+struct AnyOp {
+  ReduceOp op;
+
+  template <Arithmetic A>
+  MSCCLPP_HOST_DEVICE constexpr A operator()(A a, A b) const {
+    switch (op) {
+      case ReduceOp::prod:
+        return Prod{}(a, b);
+      case ReduceOp::min:
+        return Min{}(a, b);
+      case ReduceOp::max:
+        return Max{}(a, b);
+      default:
+        return Sum{}(a, b);
+    }
+  }
+  template <Arithmetic A>
+  MSCCLPP_HOST_DEVICE constexpr A finish(A total, int count) const {
+    return op == ReduceOp::avg ? Avg{}.finish(total, count) : total;
+  }
+};
+
+template <Number T>
+struct PlanKernel {
+  MSCCLPP_DEVICE void operator()(T const* in, T* out, std::uint64_t count, ReduceOp op, layout::PlanHandle const& plan,
+                                 layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) const {
+    dsl_impl::requireShape(plan);
+    dsl_impl::requireRoom(plan, count * sizeof(T));
+    if (count == 0) return waitForPreviousKernel();
+    dsl_impl::PlanRunner<T, AnyOp, LL16> runner(plan, inWindow, outWindow, {in, out, count}, AnyOp{op});
+    dsl_impl::runTable(runner, plan);
+    runner.finish();
+  }
+};
+
+}  // namespace MSCCLPP_BACKEND
+
+void startPlan(Stream const& stream, LaunchShape const& shape, PlanStart const& start, MachineTag<kernelDevice>) {
+  withDataType(start.type, [&]<class T>(std::type_identity<T>) {
+    launch(stream, shape, PlanKernel<T>{}, static_cast<T const*>(start.in), static_cast<T*>(start.out), start.count,
+           start.op, start.plan, start.inWindow, start.outWindow);
+  });
+}
+
+}  // namespace mscclpp::dsl

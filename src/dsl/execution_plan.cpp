@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/dsl/execution_plan.hpp"
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "dsl/start_plan.hpp"
+#include "host/format.hpp"
+#include "mscclpp/dsl/plan_json.hpp"
+
+namespace mscclpp::dsl {
+namespace {
+
+ReduceKind kindOf(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return ReduceKind::sum;
+    case ReduceOp::prod:
+      return ReduceKind::prod;
+    case ReduceOp::min:
+      return ReduceKind::min;
+    case ReduceOp::max:
+      return ReduceKind::max;
+    default:
+      return ReduceKind::asCalled;
+  }
+}
+
+}  // namespace
+
+ExecutionPlan ExecutionPlan::load(std::string const& path) {
+  std::ifstream file(path);
+  if (!file) fail(ErrorCode::invalidUsage, "plan {}: cannot be opened; give the path of an execution plan", path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return ExecutionPlan(programFromJson(text.str(), path));
+}
+
+ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), verdict_(verify(program_)) {
+  if (!verdict_.right()) {
+    fail(ErrorCode::invalidUsage, "plan '{}' is wrong: {}", program_.name.str(), verdict_.story.str());
+  }
+  for (int rank = 0; rank < program_.size(); ++rank) {
+    for (auto const& block : program_.ranks[static_cast<std::size_t>(rank)].blocks) {
+      for (auto const& step : block.steps) {
+        for (auto const* operands : {&step.sources, &step.targets}) {
+          for (auto const& chunks : *operands) {
+            auto const buffer = program_.canonical(chunks).buffer;
+            if (chunks.rank != rank && buffer != BufferKind::scratch) remote_[static_cast<int>(buffer)] = true;
+          }
+        }
+      }
+    }
+  }
+}
+
+PlanExecutor::PlanExecutor(Communicator const& communicator, ExecutionPlan const& plan, std::uint64_t maxBytes)
+    : plan_(plan), context_(communicator, plan.program(), plan.verdict(), maxBytes) {}
+
+void PlanExecutor::check(PlanExecution const& call) const {
+  auto const& program = plan_.program();
+  auto const& collective = program.collective;
+  auto const& shape = context_.deviceHandle().shape;
+  int const rank = context_.deviceHandle().rank;
+  auto const name = program.name.str();
+  auto const element = bytesOf(call.type);
+  auto const message = call.inBytes / static_cast<unsigned>(shape.inputSlices);
+  auto const outBytes = message * static_cast<unsigned>(shape.outputSlices);
+  if (call.inBytes % (static_cast<unsigned>(shape.inputSlices) * element) != 0 || call.outBytes != outBytes) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: plan '{}' with {} bytes of input and {} of output, of {} each; an input of that size goes with {} "
+         "bytes "
+         "of output, and both are whole elements for each rank",
+         rank, name, call.inBytes, call.outBytes, nameOf(call.type), outBytes);
+  }
+  auto const judged = collective.kind == CollectiveKind::allGather ? call.outBytes : call.inBytes;
+  if (judged < program.minBytes || judged > program.maxBytes) {
+    fail(ErrorCode::invalidUsage, "rank {}: plan '{}' with a message of {} bytes; it is for {} to {}", rank, name,
+         judged, program.minBytes, program.maxBytes);
+  }
+  if (message > context_.maxBytes()) {
+    fail(ErrorCode::invalidUsage, "rank {}: plan '{}' with {} bytes a rank; its executor was made for at most {}", rank,
+         name, message, context_.maxBytes());
+  }
+  auto const whole = std::uint64_t{16} * static_cast<unsigned>(shape.longestOf);
+  if (plan_.verdict().needsEvenChunks && message % whole != 0) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: plan '{}' with {} bytes a rank; it moves data between chunks of different places, so messages are "
+         "multiples of {} bytes",
+         rank, name, message, whole);
+  }
+  auto const kind = kindOf(call.op);
+  for (auto const& each : program.ranks) {
+    for (auto const& block : each.blocks) {
+      for (auto const& step : block.steps) {
+        if (step.sources.size() < 2) continue;
+        if (step.reduce == ReduceKind::asCalled && call.op == ReduceOp::none) {
+          fail(ErrorCode::invalidUsage, "rank {}: plan '{}' reduces; name the operation", rank, name);
+        }
+        if (step.reduce == ReduceKind::asCalled || step.reduce == kind) continue;
+        fail(ErrorCode::invalidUsage, "rank {}: plan '{}' reduces by {}, the call asks for {}; ask for {}", rank, name,
+             nameOf(step.reduce), nameOf(call.op), nameOf(step.reduce));
+      }
+    }
+  }
+  if (call.op == ReduceOp::avg && !plan_.verdict().canAverage) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: plan '{}' cannot average: one of its steps makes now a part of a result, now all of it; ask for sum",
+         rank, name);
+  }
+  auto const* const in = static_cast<std::byte const*>(call.in);
+  auto const* const out = static_cast<std::byte const*>(call.out);
+  auto const part = static_cast<std::size_t>(rank) * message;
+  if (program.inPlace) {
+    auto const* const wanted = collective.kind == CollectiveKind::allGather       ? out + part
+                               : collective.kind == CollectiveKind::reduceScatter ? out - part
+                                                                                  : out;
+    if (in != wanted) {
+      fail(ErrorCode::invalidUsage,
+           "rank {}: plan '{}' works in place: the input is the output, or the smaller one this rank's part of the "
+           "larger",
+           rank, name);
+    }
+  } else if (in < out + call.outBytes && out < in + call.inBytes) {
+    fail(ErrorCode::invalidUsage, "rank {}: plan '{}' does not work in place; give buffers that do not overlap", rank,
+         name);
+  }
+  auto const needs = [&](bool needed, MemoryWindow const* window, void const* buffer, std::uint64_t bytes,
+                         char const* what) {
+    if (!needed || (window != nullptr && window->contains(buffer, bytes))) return;
+    fail(ErrorCode::invalidUsage,
+         "rank {}: plan '{}' lets ranks touch each other's {}; give a MemoryWindow that holds all {} bytes of it", rank,
+         name, what, bytes);
+  };
+  needs(plan_.needsInWindow(), call.inWindow, call.in, call.inBytes, "input");
+  needs(plan_.needsOutWindow(), call.outWindow, call.out, call.outBytes, "output");
+}
+
+void PlanExecutor::execute(Stream const& stream, PlanExecution const& call) const {
+  check(call);
+  auto const count =
+      call.inBytes / static_cast<unsigned>(context_.deviceHandle().shape.inputSlices) / bytesOf(call.type);
+  static layout::WindowHandle const noWindow{};
+  PlanStart const start{call.in,
+                        call.out,
+                        count,
+                        call.type,
+                        call.op,
+                        context_.deviceHandle(),
+                        call.inWindow == nullptr ? noWindow : call.inWindow->deviceHandle(),
+                        call.outWindow == nullptr ? noWindow : call.outWindow->deviceHandle()};
+  auto const kind = stream.device().kind;
+#if defined(MSCCLPP_DSL_SIM)
+  if (kind == DeviceKind::sim) return startPlan(stream, context_.launchShape(), start, MachineTag<DeviceKind::sim>{});
+#endif
+#if defined(MSCCLPP_DSL_CUDA)
+  if (kind == DeviceKind::cuda) return startPlan(stream, context_.launchShape(), start, MachineTag<DeviceKind::cuda>{});
+#endif
+  fail(ErrorCode::unsupported, "plan '{}': this build has no kernels for devices of kind {}",
+       plan_.program().name.str(), nameOf(kind));
+}
+
+}  // namespace mscclpp::dsl

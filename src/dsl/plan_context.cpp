@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/dsl/plan_context.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "host/format.hpp"
+#include "mscclpp/dsl/lower.hpp"
+
+namespace mscclpp::dsl {
+namespace {
+
+constexpr std::size_t signalStride = 64;  // counters of different peers do not share a sector
+
+std::size_t alignUp(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+// All ranks lay out alike: room for the rank with the most channels and the most scratch.
+struct SharedLayout {
+  std::size_t scratch = 0;  // where it begins
+  std::size_t bytes = 0;
+  std::uint64_t stride = 0, half = 0;
+};
+
+SharedLayout layoutOf(Program const& program, layout::PlanShape const& shape, std::uint64_t maxBytes) {
+  std::size_t channels = 0, chunks = 0;
+  for (auto const& rank : program.ranks) {
+    channels = std::max(channels, rank.channels.size());
+    chunks = std::max(chunks, static_cast<std::size_t>(rank.scratchChunks));
+  }
+  SharedLayout at;
+  at.scratch = alignUp(channels * signalStride, 256);
+  at.stride = alignUp(std::max<std::uint64_t>(longestChunk(maxBytes, shape.longestOf), 16), 16) *
+              (program.protocol == Protocol::lowLatency ? 2 : 1);
+  at.half = alignUp(at.stride * chunks, 256);
+  at.bytes = std::max<std::size_t>(at.scratch + at.half * (program.doubleScratch ? 2 : 1), 256);
+  return at;
+}
+
+template <class T>
+std::size_t append(std::vector<std::byte>& bytes, std::vector<T> const& items) {
+  auto const at = alignUp(bytes.size(), 16);
+  bytes.resize(at + items.size() * sizeof(T));
+  if (!items.empty()) std::memcpy(bytes.data() + at, items.data(), items.size() * sizeof(T));
+  return at;
+}
+
+void requireRunnable(int rank, Program const& program) {
+  for (auto const& channel : program.ranks[static_cast<std::size_t>(rank)].channels) {
+    if (channel.kind == ChannelKind::memory) continue;
+    fail(
+        ErrorCode::unsupported,
+        "rank {}: program '{}' uses a {} channel; this build runs programs of memory channels only, though it verifies "
+        "and writes them",
+        rank, program.name.str(), channel.kind == ChannelKind::port ? "port" : "switch");
+  }
+}
+
+}  // namespace
+
+PlanContext::PlanContext(Communicator const& communicator, Program const& program, std::uint64_t maxBytes)
+    : PlanContext(communicator, program, verify(program), maxBytes) {}
+
+PlanContext::PlanContext(Communicator const& communicator, Program const& program, Verdict const& verdict,
+                         std::uint64_t maxBytes)
+    : maxBytes_(maxBytes) {
+  int const rank = communicator.rank();
+  if (!verdict.right()) {
+    fail(ErrorCode::invalidUsage, "rank {}: program '{}' is wrong: {}", rank, program.name.str(), verdict.story.str());
+  }
+  if (program.size() != communicator.size()) {
+    fail(ErrorCode::invalidUsage, "rank {}: program '{}' is for {} ranks, the communicator has {}", rank,
+         program.name.str(), program.size(), communicator.size());
+  }
+  requireRunnable(rank, program);
+  handle_.rank = rank;
+  handle_.shape = shapeOf(program, verdict.needsEvenChunks);
+  handle_.watch = communicator.watch();
+  shape_ = {.blocks = handle_.shape.blocks, .threads = static_cast<unsigned>(program.threads)};
+  share(communicator, program);
+  makeCounters(communicator, program);
+  auto marked = program;
+  markConclusions(marked, verdict.reductions);
+  makeTable(communicator, marked);
+}
+
+void PlanContext::share(Communicator const& communicator, Program const& program) {
+  auto const at = layoutOf(program, handle_.shape, maxBytes_);
+  shared_ = DeviceMemory(communicator.device(), at.bytes);
+  mapped_ = communicator.exchangeMemory(communicator.registerMemory(shared_.data(), at.bytes));
+  handle_.scratchStride = at.stride;
+  handle_.scratchHalf = at.half;
+  handle_.longestChunk = std::max<std::uint64_t>(longestChunk(maxBytes_, handle_.shape.longestOf), 16);
+  for (std::size_t r = 0; r < mapped_.size(); ++r) {
+    if (mapped_[r].size() < at.bytes) {
+      fail(
+          ErrorCode::invalidUsage,
+          "rank {}: program '{}' needs {} bytes here and rank {} made {}; all ranks must make the same contexts in the "
+          "same order",
+          handle_.rank, program.name.str(), at.bytes, r, mapped_[r].size());
+    }
+    handle_.scratch[r] = mapped_[r].data() + at.scratch;
+  }
+}
+
+// Counters for each channel and semaphore, words for each barrier, the epoch of each block.
+void PlanContext::makeCounters(Communicator const& communicator, Program const& program) {
+  auto const& mine = program.ranks[static_cast<std::size_t>(handle_.rank)];
+  std::size_t barriers = 0;
+  for (auto const& block : mine.blocks) {
+    for (auto const& step : block.steps) {
+      if (step.kind == StepKind::barrier) barriers = std::max(barriers, static_cast<std::size_t>(step.objects[0]) + 1);
+    }
+  }
+  std::size_t const channels = mine.channels.size(), semaphores = mine.semaphores.size();
+  std::vector<std::uint64_t> words(handle_.shape.blocks + channels + 2 * semaphores + barriers);
+  auto const expected = handle_.shape.blocks;
+  auto const tokens = expected + channels;
+  auto const meetings = tokens + 2 * semaphores;
+  for (std::size_t s = 0; s < semaphores; ++s) words[tokens + 2 * s] = static_cast<std::uint64_t>(mine.semaphores[s]);
+
+  auto const handles = words.size() * sizeof(std::uint64_t);
+  private_ = DeviceMemory(communicator.device(), handles + (channels + semaphores) * sizeof(layout::SemaphoreHandle));
+  auto* const base = static_cast<std::uint64_t*>(private_.data());
+  std::vector<layout::SemaphoreHandle> list;
+  for (std::size_t c = 0; c < channels; ++c) {
+    int const peer = mine.channels[c].peer;
+    int const pair = pairedChannel(program, handle_.rank, static_cast<int>(c));
+    auto const word = [&](int rank, int channel) {
+      return reinterpret_cast<std::uint64_t*>(mapped_[static_cast<std::size_t>(rank)].data() +
+                                              static_cast<std::size_t>(channel) * signalStride);
+    };
+    // A channel without a partner has no signals.
+    list.push_back({word(handle_.rank, static_cast<int>(c)), pair < 0 ? nullptr : word(peer, pair), base + expected + c,
+                    handle_.watch, peer, static_cast<std::uint32_t>(c)});
+  }
+  for (std::size_t s = 0; s < semaphores; ++s) {
+    auto* const token = base + tokens + 2 * s;
+    list.push_back({token, token, token + 1, handle_.watch, handle_.rank, static_cast<std::uint32_t>(s)});
+  }
+  copyToDevice(communicator.device(), base, std::span<std::uint64_t const>(words));
+  auto* const placed = reinterpret_cast<layout::SemaphoreHandle*>(static_cast<std::byte*>(private_.data()) + handles);
+  copyToDevice(communicator.device(), placed, std::span<layout::SemaphoreHandle const>(list));
+  handle_.epochs = base;
+  handle_.barriers = reinterpret_cast<std::uint32_t*>(base + meetings);
+  handle_.channels = placed;
+  handle_.semaphores = placed + channels;
+}
+
+void PlanContext::makeTable(Communicator const& communicator, Program const& program) {
+  std::vector<layout::PlanBlock> blocks;
+  std::vector<layout::PlanStep> steps;
+  std::vector<layout::PlanOperand> operands;
+  std::vector<std::int32_t> objects;
+  detail::Lowering lowering(program);
+  for (int b = 0; b < static_cast<int>(handle_.shape.blocks); ++b) {
+    auto const slice = lowering.ofRank(handle_.rank, b);
+    blocks.push_back({static_cast<std::int32_t>(steps.size()), static_cast<std::int32_t>(slice.steps.size())});
+    for (auto step : slice.steps) {
+      step.firstOperand += static_cast<std::int32_t>(operands.size());
+      step.firstObject += static_cast<std::int32_t>(objects.size());
+      steps.push_back(step);
+    }
+    operands.insert(operands.end(), slice.operands.begin(), slice.operands.end());
+    for (auto const& object : slice.objects) objects.push_back(object.base);
+  }
+  std::vector<std::byte> bytes;
+  auto const blocksAt = append(bytes, blocks), stepsAt = append(bytes, steps), operandsAt = append(bytes, operands),
+             objectsAt = append(bytes, objects);
+  table_ = DeviceMemory(communicator.device(), std::max<std::size_t>(bytes.size(), 16));
+  auto* const base = static_cast<std::byte*>(table_.data());
+  copyToDevice(communicator.device(), base, std::span<std::byte const>(bytes));
+  handle_.table = reinterpret_cast<layout::PlanBlock const*>(base + blocksAt);
+  handle_.steps = reinterpret_cast<layout::PlanStep const*>(base + stepsAt);
+  handle_.operands = reinterpret_cast<layout::PlanOperand const*>(base + operandsAt);
+  handle_.objects = reinterpret_cast<std::int32_t const*>(base + objectsAt);
+}
+
+}  // namespace mscclpp::dsl

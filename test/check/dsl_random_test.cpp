@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The verifier of programs against the checker: right programs with random faults, and each must find them right or
+// wrong alike. The checker runs them on the simulated machine under several schedules, three calls in a row, with
+// callers that write their input and output before each call and look at every element behind it.
+//
+// MSCCLPP_DSL_PROGRAMS is the number of programs; 10000 for the long run.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check/explore_ranks.hpp"
+#include "dsl/programs.hpp"
+#include "mscclpp/dsl/kernel.hpp"
+#include "mscclpp/dsl/plan_context.hpp"
+#include "mscclpp/host/memory_window.hpp"
+
+using namespace check_test;
+using namespace dsl_test;
+
+namespace {
+
+using Word = std::uint32_t;
+constexpr unsigned threads = 64;
+constexpr std::size_t chunkWords = 8 * threads;  // all threads have a part of every turn's chunk
+constexpr int calls = 3;
+
+int programCount() {
+  auto const* const text = std::getenv("MSCCLPP_DSL_PROGRAMS");
+  return text == nullptr ? 30 : std::max(1, std::atoi(text));
+}
+
+// ---- programs -------------------------------------------------------------------------------------------------------
+
+std::vector<dsl::Program> rightPrograms() {
+  std::vector<dsl::Program> all{
+      dsl::build<SimpleAllGather>(),      dsl::build<RingAllGather<3>>(),     dsl::build<AllPairsAllGather<2>>(),
+      dsl::build<AllPairsAllGather<3>>(), dsl::build<OneShotPackets<2>>(),    dsl::build<TwoShotPackets<2>>(),
+      dsl::build<TwoShotPackets<3>>(),    dsl::build<PullPushAllReduce<2>>(), dsl::build<PullPushAllReduce<3>>(),
+      dsl::build<ScratchAllToAll<2>>(),   dsl::build<PipelinedSendReceive>()};
+  for (auto& program : all) {
+    // Executed as full ones, whatever they say; the corpus has those that rely on them too much.
+    for (auto& rank : program.ranks) {
+      for (auto& block : rank.blocks) {
+        for (auto& step : block.steps) {
+          step.relaxed = false;
+          if (step.kind == dsl::StepKind::loopBegin) step.unitBytes = chunkWords * sizeof(Word) / 2;
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// Plants a fault, which may turn out to be none.
+void breakSomething(dsl::Program& program, std::mt19937_64& engine) {
+  auto const below = [&](std::size_t limit) { return static_cast<std::size_t>(engine() % limit); };
+  auto& rank = program.ranks[below(program.ranks.size())];
+  auto& block = rank.blocks[below(rank.blocks.size())];
+  if (block.steps.empty()) return;
+  auto const at = below(block.steps.size());
+  auto& step = block.steps[at];
+  auto const isLoop = [](dsl::Step const& s) {
+    return s.kind == dsl::StepKind::loopBegin || s.kind == dsl::StepKind::loopEnd;
+  };
+  if (isLoop(step)) return;
+  auto const change = [&](std::vector<dsl::Chunks>& operands) {
+    auto& chunks = operands[below(operands.size())];
+    int const room = program.chunks(chunks.rank, chunks.buffer) - chunks.count + 1;
+    chunks.index = static_cast<int>(below(static_cast<std::size_t>(room)));
+  };
+  switch (below(6)) {
+    case 0:
+      block.steps.erase(block.steps.begin() + static_cast<std::ptrdiff_t>(at));
+      break;
+    case 1:
+      if (at + 1 < block.steps.size() && !isLoop(block.steps[at + 1])) std::swap(step, block.steps[at + 1]);
+      break;
+    case 2:
+      if (step.kind == dsl::StepKind::move) change(step.sources);
+      break;
+    case 3:
+      if (step.kind == dsl::StepKind::move) change(step.targets);
+      break;
+    case 4:  // the first sync behind it
+      for (auto s = at; s < block.steps.size(); ++s) {
+        if (block.steps[s].kind != dsl::StepKind::sync) continue;
+        block.steps.erase(block.steps.begin() + static_cast<std::ptrdiff_t>(s));
+        break;
+      }
+      break;
+    default:
+      if (step.kind == dsl::StepKind::move) {
+        auto const copy = step;
+        block.steps.insert(block.steps.begin() + static_cast<std::ptrdiff_t>(below(block.steps.size())), copy);
+      }
+  }
+}
+
+// Verdicts that follow from rules rather than from a run: the checker need not see them.
+bool isRule(std::string const& story) {
+  for (auto const* part :
+       {"over channel", "barrier 0 is", "comes to it", "semaphore 0 ", "writes packets", "where nothing",
+        "as plain data", "could pass for", "carry the call's flag", "twice", "ends inside"}) {
+    if (story.find(part) != std::string::npos && story.find("dead-lock") == std::string::npos) return true;
+  }
+  return false;
+}
+
+// ---- on the simulated machine ---------------------------------------------------------------------------------------
+
+MSCCLPP_DEVICE Word inputWord(int rank, int call, std::size_t i) {
+  return static_cast<Word>(1000 * (call + 1) + 100 * rank + static_cast<int>(i / chunkWords));
+}
+
+struct CallerWrites {
+  MSCCLPP_DEVICE void operator()(Word* in, std::size_t inWords, Word* out, std::size_t outWords, int rank,
+                                 int call) const {
+    for (std::size_t i = thisBlock().rank(); i < outWords; i += threads) out[i] = 7;
+    thisBlock().sync();
+    for (std::size_t i = thisBlock().rank(); i < inWords; i += threads) in[i] = inputWord(rank, call, i);
+  }
+};
+
+struct CallerReads {
+  MSCCLPP_DEVICE void operator()(Word const* out, Word const* expected, std::size_t words) const {
+    for (std::size_t i = thisBlock().rank(); i < words; i += threads) {
+      if (out[i] != expected[i]) arch::trap("a wrong result");
+    }
+  }
+};
+
+struct PlanKernel {
+  MSCCLPP_DEVICE void operator()(Word const* in, Word* out, std::size_t count, layout::PlanHandle const& plan,
+                                 layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) const {
+    dsl_impl::PlanRunner<Word, Sum, LL16> runner(plan, inWindow, outWindow, {in, out, count});
+    dsl_impl::runTable(runner, plan);
+    runner.finish();
+  }
+};
+
+// Result of one call; chunks are all equally long.
+std::vector<Word> expectedWords(dsl::Program const& program, int rank, int call) {
+  std::vector<Word> words;
+  for (int chunk = 0; chunk < program.collective.outputChunks(); ++chunk) {
+    Word total = 0;
+    for (auto const& each : dsl::demanded(program, rank, chunk)) {
+      total += inputWord(each.rank, call, static_cast<std::size_t>(each.chunk) * chunkWords);
+    }
+    words.insert(words.end(), chunkWords, total);
+  }
+  return words;
+}
+
+void runRank(Rank& rank, dsl::Program const& program, dsl::Verdict const& verdict) {
+  auto const& c = program.collective;
+  auto const inWords = static_cast<std::size_t>(c.inputChunks()) * chunkWords;
+  auto const outWords = static_cast<std::size_t>(c.outputChunks()) * chunkWords;
+  auto const count = static_cast<std::size_t>(c.inputPerSlice()) * chunkWords;
+  dsl::PlanContext const context(rank.communicator, program, verdict, count * sizeof(Word));
+  GpuBuffer<Word> const in(rank.device, std::max(inWords, outWords)), other(rank.device, std::max(inWords, outWords));
+  GpuBuffer<Word> const expected(rank.device, outWords * calls);
+  auto const& out = program.inPlace ? in : other;
+  MemoryWindow const inWindow(rank.communicator, in.data(), in.bytes());
+  MemoryWindow const outWindow(rank.communicator, out.data(), out.bytes());
+  auto* const inAt =
+      in.data() + (program.inPlace && inWords < outWords ? static_cast<std::size_t>(rank.rank) * inWords : 0);
+  for (int call = 0; call < calls; ++call) {
+    copyToDevice(expected, std::span<Word const>(expectedWords(program, rank.rank, call)),
+                 static_cast<std::size_t>(call) * outWords);
+  }
+  for (int call = 0; call < calls; ++call) {
+    launch(rank.stream, {.blocks = 1, .threads = threads}, CallerWrites{}, inAt, inWords, out.data(), outWords,
+           rank.rank, call);
+    launch(rank.stream, {.blocks = context.launchShape().blocks, .threads = threads}, PlanKernel{}, inAt, out.data(),
+           count, context.deviceHandle(), inWindow.deviceHandle(), outWindow.deviceHandle());
+    launch(rank.stream, {.blocks = 1, .threads = threads}, CallerReads{}, out.data(),
+           expected.data() + static_cast<std::size_t>(call) * outWords, outWords);
+  }
+  rank.synchronize();
+}
+
+sim::ExploreResult exploreProgram(dsl::Program const& program, sim::Strategy strategy, int schedules,
+                                  std::uint64_t seed) {
+  dsl::Verdict pretended;  // also those that are wrong shall run
+  std::size_t steps = 0;
+  for (auto const& rank : program.ranks) {
+    for (auto const& block : rank.blocks) steps += block.steps.size();
+  }
+  pretended.reductions.resize(steps);
+  return exploreRanks({.ranks = program.size()}, [&](Rank& rank) { runRank(rank, program, pretended); },
+                      {.strategy = strategy,
+                       .schedules = schedules,
+                       .seed = seed,
+                       .preemption = 0.1,
+                       .maxFindings = 1,
+                       .stopAtFirst = true,
+                       .shrink = false});
+}
+
+}  // namespace
+
+TEST_CASE("verifier and checker agree on random programs") {
+  auto const bases = rightPrograms();
+  std::mt19937_64 engine(20260101);
+  std::map<std::string, int> tally;
+  int const wanted = programCount();
+  for (int made = 0; made < wanted;) {
+    auto program = bases[static_cast<std::size_t>(engine() % bases.size())];
+    for (auto faults = engine() % 3; faults != 0; --faults) breakSomething(program, engine);
+    auto const verdict = dsl::verify(program);
+    auto const story = verdict.story.str();
+    if (!verdict.right() && isRule(story)) {
+      ++tally["refused by a rule"];
+      continue;
+    }
+    if (verdict.right() && verdict.reliesOnPackets) {
+      ++tally["ordered by packets"];
+      continue;
+    }
+    ++made;
+    auto const seed = static_cast<std::uint64_t>(made) * 1000;
+    if (verdict.right()) {
+      auto const result = exploreProgram(program, made % 2 == 0 ? sim::Strategy::random : sim::Strategy::pct, 2, seed);
+      ++tally["right"];
+      CHECK_MESSAGE(result.ok(), program.name.str(), ", program ", made, " was found right: ", sim::toText(result));
+    } else {
+      bool found = false;
+      for (auto const strategy : {sim::Strategy::random, sim::Strategy::pct}) {
+        if (!found) found = !exploreProgram(program, strategy, 30, seed).ok();
+      }
+      ++tally[story.find("dead-lock") != std::string::npos        ? "dead-lock"
+              : story.find("nothing orders") != std::string::npos ? "race"
+                                                                  : "wrong result"];
+      CHECK_MESSAGE(found, program.name.str(), ", program ", made,
+                    " was found wrong, and the checker sees nothing: ", story);
+    }
+  }
+  for (auto const& [what, count] : tally) MESSAGE(what, ": ", count);
+}

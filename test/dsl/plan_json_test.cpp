@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Programs become plans and plans programs; a plan that cannot be is refused with its place. MSCCLPP_PLANS names a
+// folder of plans that others have written; each is read and judged.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "dsl/programs.hpp"
+#include "mscclpp/dsl/plan_json.hpp"
+#include "mscclpp/host/error.hpp"
+
+using namespace dsl_test;
+
+namespace {
+
+template <class P>
+void checkRoundTrip() {
+  auto const text = dsl::toJson<P>();
+  auto const again = dsl::programFromJson(text, "of the test");
+  CHECK(dsl::toJson(again) == text);
+  auto const verdict = dsl::verify(again);
+  CHECK_MESSAGE(verdict.right(), again.name.str(), ": ", verdict.story.str());
+}
+
+std::string refusalOf(std::string const& text) {
+  try {
+    (void)dsl::programFromJson(text, "p.json");
+  } catch (Error const& error) {
+    CHECK(error.code() == ErrorCode::invalidUsage);
+    return error.what();
+  }
+  return "";
+}
+
+std::string replaced(std::string text, std::string const& what, std::string const& by) {
+  auto const at = text.find(what);
+  REQUIRE_MESSAGE(at != std::string::npos, what);
+  return text.replace(at, what.size(), by);
+}
+
+}  // namespace
+
+TEST_CASE("what is written is read again, and means the same") {
+  checkRoundTrip<SimpleAllGather>();
+  checkRoundTrip<RingAllGather<4>>();
+  checkRoundTrip<AllPairsAllGather<4, 2>>();
+  checkRoundTrip<OneShotPackets<3>>();
+  checkRoundTrip<TwoShotPackets<4, 2>>();
+  checkRoundTrip<PullPushAllReduce<4>>();
+  checkRoundTrip<ScratchAllToAll<4>>();
+  checkRoundTrip<TwoLevelReduceScatter>();
+  checkRoundTrip<PipelinedSendReceive>();
+}
+
+TEST_CASE("plans that are none are refused with their place") {
+  auto const good = dsl::toJson<SimpleAllGather>();
+  CHECK(refusalOf("{") == refusalOf("{"));
+  CHECK(refusalOf("{").find("plan p.json: is no JSON") == 0);
+  CHECK(refusalOf("[]").find("the whole is []; allowed is an object") != std::string::npos);
+  CHECK(refusalOf(replaced(good, "\"inplace\":true", "\"inplace\":1")).find("inplace is 1; allowed is true or false") !=
+        std::string::npos);
+  CHECK(
+      refusalOf(replaced(good, "\"collective\":\"allgather\"", "\"collective\":\"gatherall\"")).find("collective is") !=
+      std::string::npos);
+  CHECK(
+      refusalOf(replaced(good, "\"name\":\"put\"", "\"name\":\"push\"")).find("gpus[0].threadblocks[0].ops[3].name") !=
+      std::string::npos);
+  CHECK(refusalOf(replaced(good, "\"connected_to\":[1]", "\"connected_to\":[5]")).find("connected_to[0] is 5") !=
+        std::string::npos);
+  CHECK(refusalOf(replaced(good, "\"buffer_id\":0", "\"buffer_id\":3")).find("one of 1 remote buffers of the block") !=
+        std::string::npos);
+  CHECK(refusalOf(replaced(good, "\"output_chunks\":2", "\"output_chunks\":3")).find("output_chunks") !=
+        std::string::npos);
+}
+
+TEST_CASE("a plan without one of its waits is read, and found wrong") {
+  auto const text = replaced(dsl::toJson<SimpleAllGather>(),
+                             ",{\"name\":\"wait\",\"channel_ids\":[0],\"channel_type\":\"memory\"}", "");
+  auto const verdict = dsl::verify(dsl::programFromJson(text, "p.json"));
+  CHECK(verdict.story.str() == "rank 1 signals rank 0 over channel 0 2 times, rank 0 waits for it 1 time");
+}
+
+TEST_CASE("plans of others are read") {
+  auto const* const folder = std::getenv("MSCCLPP_PLANS");
+  if (folder == nullptr) {
+    MESSAGE("left out: MSCCLPP_PLANS names no folder of plans");
+    return;
+  }
+  int seen = 0;
+  for (auto const& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    ++seen;
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    auto const program = dsl::programFromJson(text.str(), entry.path().filename().string());
+    auto const verdict = dsl::verify(program);
+    MESSAGE(entry.path().filename().string(), ": ", verdict.right() ? "right" : verdict.story.str());
+    // That one's port still reads the input when its call ends.
+    bool const faulty = program.name.view() == "multi_node_reducescatter";
+    if (program.collective.kind != dsl::CollectiveKind::custom) CHECK(verdict.right() == !faulty);
+    if (faulty) CHECK(verdict.story.str().find("flush its channel") != std::string::npos);
+  }
+  CHECK(seen > 0);
+}
