@@ -5,14 +5,13 @@
 #include <cstring>
 
 #include "host/format.hpp"
+#include "mscclpp/device/bits.hpp"
 #include "mscclpp/dsl/lower.hpp"
 
 namespace mscclpp::dsl {
 namespace {
 
 constexpr std::size_t signalStride = 64;  // counters of different peers do not share a sector
-
-std::size_t alignUp(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
 // All ranks lay out alike: room for the rank with the most channels and the most scratch.
 struct SharedLayout {
@@ -28,17 +27,17 @@ SharedLayout layoutOf(Program const& program, layout::PlanShape const& shape, st
     chunks = std::max(chunks, static_cast<std::size_t>(rank.scratchChunks));
   }
   SharedLayout at;
-  at.scratch = alignUp(channels * signalStride, 256);
-  at.stride = alignUp(std::max<std::uint64_t>(longestChunk(maxBytes, shape.longestOf), 16), 16) *
+  at.scratch = roundUp<std::size_t>(channels * signalStride, 256);
+  at.stride = roundUp<std::size_t>(std::max<std::uint64_t>(longestChunk(maxBytes, shape.longestOf), 16), 16) *
               (program.protocol == Protocol::lowLatency ? 2 : 1);
-  at.half = alignUp(at.stride * chunks, 256);
+  at.half = roundUp<std::size_t>(at.stride * chunks, 256);
   at.bytes = std::max<std::size_t>(at.scratch + at.half * (program.doubleScratch ? 2 : 1), 256);
   return at;
 }
 
 template <class T>
 std::size_t append(std::vector<std::byte>& bytes, std::vector<T> const& items) {
-  auto const at = alignUp(bytes.size(), 16);
+  auto const at = roundUp<std::size_t>(bytes.size(), 16);
   bytes.resize(at + items.size() * sizeof(T));
   if (!items.empty()) std::memcpy(bytes.data() + at, items.data(), items.size() * sizeof(T));
   return at;

@@ -16,6 +16,7 @@
 #include "cuda_copy_engine.hpp"
 #include "deadline.hpp"
 #include "format.hpp"
+#include "mscclpp/device/bits.hpp"
 #include "multicast_driver.hpp"
 
 namespace mscclpp {
@@ -485,7 +486,6 @@ class CudaRuntime final : public Runtime {
   };
 
   static CUdeviceptr address(void const* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
-  static std::size_t roundUp(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
   static int currentDevice() {
     int device = 0;

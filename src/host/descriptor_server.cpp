@@ -2,7 +2,6 @@
 #include "descriptor_server.hpp"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include "format.hpp"
 #include "host_identity.hpp"
+#include "own_thread.hpp"
 #include "socket.hpp"
 #include "unix_socket.hpp"
 
@@ -62,17 +62,7 @@ DescriptorServer::DescriptorServer(DescriptorServer* before) : before_(before) {
   int error = 0;
   listener_ = listenUnix(socketName(processIdentity()), error);
   if (!listener_) throwSystemError("share memory with other processes: make a unix socket", error);
-  sigset_t all;
-  sigset_t previous;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
-  try {
-    std::thread([this] { run(); }).detach();
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  startOwnThread([this] { run(); }).detach();
 }
 
 Key128 DescriptorServer::publish(FileHandle descriptor) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "format.hpp"
+#include "mscclpp/device/bits.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/port_channel.hpp"
@@ -20,7 +21,6 @@ struct Proposal {
 };
 
 constexpr std::size_t alignment = 128;
-constexpr std::size_t alignUp(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 int leaderOf(Communicator const& communicator) {
   int leader = 0;
@@ -129,8 +129,8 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
       static_cast<std::size_t>(std::find(impl.ownNode().begin(), impl.ownNode().end(), self) - impl.ownNode().begin());
   auto const rails = impl.ownNode().size();
   auto const device = communicator.device();
-  auto const slot = alignUp(requirement.bytes / rails + 2 * alignment);
-  impl.data = GpuBuffer<std::byte>(device, alignUp(requirement.bytes));
+  auto const slot = roundUp<std::size_t>(requirement.bytes / rails + 2 * alignment, alignment);
+  impl.data = GpuBuffer<std::byte>(device, roundUp<std::size_t>(requirement.bytes, alignment));
   impl.inbox = GpuBuffer<std::byte>(device, slot * impl.nodes.size());
   impl.team =
       std::make_unique<Team>(communicator, layout::WorkspaceRequirement{.blocks = requirement.blocks}, impl.ownNode());

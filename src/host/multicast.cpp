@@ -12,6 +12,7 @@
 #include "descriptor_server.hpp"
 #include "host_identity.hpp"
 #include "members.hpp"
+#include "mscclpp/device/bits.hpp"
 #include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
@@ -161,13 +162,10 @@ MulticastWindow::MulticastWindow(Communicator const& communicator, std::vector<M
     }
     return message;
   });
-  auto const roundUp = [&](std::size_t bytes) {
-    return (bytes + mine.granularity - 1) / mine.granularity * mine.granularity;
-  };
   std::size_t total = 0;
   for (auto const& buffer : buffers) {
     parts_.push_back({total, buffer.bytes});
-    total += roundUp(buffer.bytes);
+    total += roundUp<std::size_t>(buffer.bytes, mine.granularity);
   }
 
   // The first makes the object; the others open it once all have agreed.
@@ -236,7 +234,7 @@ MulticastWindow::MulticastWindow(Communicator const& communicator, std::vector<M
   // Memory is bound once all devices are there, and used once all have bound theirs.
   members.together([&] {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-      memory_->bind(parts_[i].offset, buffers[i].memory, roundUp(buffers[i].bytes));
+      memory_->bind(parts_[i].offset, buffers[i].memory, roundUp<std::size_t>(buffers[i].bytes, mine.granularity));
     }
     return std::vector<std::byte>();
   });

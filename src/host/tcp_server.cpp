@@ -3,7 +3,6 @@
 
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "format.hpp"
+#include "own_thread.hpp"
 
 namespace mscclpp {
 namespace {
@@ -46,18 +46,7 @@ TcpServer::TcpServer(int rank, int ranks, FileHandle listener, Key128 key, Event
       events_(std::move(events)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_) throwSystemError(fmt::format("rank {}: make an event for the bootstrap", rank_), errno);
-  // The program's signal handlers are for the program's own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = startOwnThread([this] { run(); });
 }
 
 TcpServer::~TcpServer() {

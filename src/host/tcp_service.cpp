@@ -2,7 +2,6 @@
 #include "tcp_service.hpp"
 
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 #include <cstring>
 
 #include "format.hpp"
+#include "own_thread.hpp"
 
 namespace mscclpp {
 namespace {
@@ -124,18 +124,7 @@ TcpService::TcpService(std::string const& interfaceName, int lanes, std::chrono:
   if (!wake_ || !epoll_) throwSystemError("TCP transport: make an event queue", errno);
   watch(wake_.get(), wakeSource);
   watch(listener_.get(), listenerSource);
-  // The program's signal handlers are for the program's own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = startOwnThread([this] { run(); });
 }
 
 TcpService::~TcpService() {

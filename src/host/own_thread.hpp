@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Threads of the library's own. They take no signals: the program's handlers are for the program's own threads.
+#pragma once
+
+#include <signal.h>
+
+#include <thread>
+#include <utility>
+
+namespace mscclpp {
+
+// A new thread begins with the signal mask of the thread that starts it. Throws std::system_error where there can be
+// no more threads.
+template <class Main>
+std::thread startOwnThread(Main&& main) {
+  struct AllBlocked {
+    AllBlocked() {
+      sigset_t all;
+      sigfillset(&all);
+      ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    }
+    ~AllBlocked() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+    sigset_t before;
+  } const blocked;
+  return std::thread(std::forward<Main>(main));
+}
+
+}  // namespace mscclpp
