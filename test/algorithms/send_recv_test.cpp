@@ -60,6 +60,49 @@ TEST_CASE("random patterns of messages, one kernel after the other") {
   }
 }
 
+// Messages whose bytes differ each time, so that one that is too early shows.
+struct RoundsKernel {
+  MSCCLPP_DEVICE void operator()(layout::PointToPointHandle const& links, layout::Messages const& messages,
+                                 std::uint32_t rounds, unsigned* wrong) const {
+    auto const block = thisBlock();
+    int const peer = 1 - links.rank;
+    auto* const out = static_cast<std::uint32_t*>(const_cast<void*>(messages.send[peer].data));
+    auto* const in = static_cast<std::uint32_t*>(messages.recv[peer].data);
+    auto const words = static_cast<std::uint32_t>(messages.send[peer].bytes / 4);
+    for (std::uint32_t round = 1; round <= rounds; ++round) {
+      for (auto i = block.rank(); i < words; i += block.size()) out[i] = round * 4099 + i;
+      block.sync();
+      SendRecv<Format>{links}(thisGrid(), messages);
+      block.sync();
+      for (auto i = block.rank(); i < words; i += block.size()) {
+        if (in[i] != round * 4099 + i) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+      }
+      block.sync();
+    }
+  }
+};
+
+TEST_CASE("round after round in one kernel, each with bytes of its own") {
+  if (!canRun(2)) return;
+  forEachRank(2, [](Rank& rank) {
+    PointToPoint const links(rank.communicator, {.lanes = 1});
+    std::uint32_t const rounds = rank.device.kind == DeviceKind::cuda ? 20'000 : 20;
+    for (std::size_t words : {1, 4, 30, 333, 1000}) {
+      for (std::size_t skipped : {0, 1}) {
+        GpuBuffer<std::uint32_t> const out(rank.device, words + skipped), in(rank.device, words + skipped);
+        GpuBuffer<unsigned> const wrong(rank.device, 1);
+        layout::Messages messages{};
+        messages.addSend(1 - rank.rank, out.data() + skipped, words * 4);
+        messages.addRecv(1 - rank.rank, in.data() + skipped, words * 4);
+        launch(rank.stream, {.blocks = 1, .threads = 128}, RoundsKernel{}, links.deviceHandle(), messages, rounds,
+               wrong.data());
+        rank.synchronize();
+        CHECK_MESSAGE(copyToHost(wrong)[0] == 0, words, " words behind ", skipped);
+      }
+    }
+  });
+}
+
 TEST_CASE("only the ranks of a message call") {
   if (!canRun(3)) return;
   forEachRank(3, [](Rank& rank) {

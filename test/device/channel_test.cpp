@@ -68,6 +68,41 @@ struct PacketKernel {
   }
 };
 
+// Lines that lanes of a warp send and take on different ways, some of them late.
+struct DivergedLinesKernel {
+  MSCCLPP_DEVICE void operator()(MemoryChannelDeviceHandle const& channel, std::uint32_t rounds,
+                                 unsigned* wrong) const {
+    std::uint32_t const lane = thisBlock().rank();
+    for (std::uint32_t flag = 1; flag <= rounds; ++flag) {
+      std::uint64_t const at = flag % 2 * 512 + lane * 16;
+      Payload<4> const sent{{flag, flag, flag, flag}};
+      if (lane == flag % 32) {
+        hesitate(flag);
+        LL128::store(channel.dst + at, sent, flag, true);
+      } else {
+        LL128::store(channel.dst + at, sent, flag, true);
+      }
+      Payload<4> taken{};
+      poll(channel.semaphore.watch, {layout::WaitKind::packet, channel.semaphore.peer, lane, flag},
+           [&](std::uint64_t& seen) {
+             auto const* const from = channel.packetBuffer + at;
+             if (lane == flag / 32 % 32) return LL128::unwrap(LL128::load(from, true), flag, true, taken, seen);
+             if (lane == 7) hesitate(flag);
+             return LL128::unwrap(LL128::load(from, true), flag, true, taken, seen);
+           });
+      unsigned const words = lane % 8 == 7 ? 2 : 4;
+      for (unsigned i = 0; i < words; ++i) {
+        if (taken.word[i] != flag) ++wrong[lane];
+      }
+    }
+  }
+
+ private:
+  MSCCLPP_DEVICE static void hesitate(std::uint32_t round) {
+    for (std::uint32_t i = 0; i < round % 4 * 20; ++i) (void)arch::nanoseconds();
+  }
+};
+
 struct PollKernel {
   MSCCLPP_DEVICE void operator()(MemoryChannelDeviceHandle const& channel, unsigned* seen) const {
     if (thisBlock().rank() != 0) return;
@@ -154,6 +189,19 @@ TEST_CASE_TEMPLATE("packets carry ragged data, round after round", P, LL8, LL16,
                 },
                 {.seed = bytes});
   }
+}
+
+TEST_CASE("lines are whole also where the lanes of a warp come on different ways") {
+  if (!canRun(2)) return;
+  forEachRank(2, [&](Rank& rank) {
+    Pair pair(rank, 64, 1024);
+    GpuBuffer<unsigned> wrong(rank.device, 32);
+    std::uint32_t const rounds = rank.device.kind == DeviceKind::cuda ? 20'000 : 100;
+    launch(rank.stream, {.blocks = 1, .threads = 32}, DivergedLinesKernel{}, pair.channel.deviceHandle(), rounds,
+           wrong.data());
+    rank.synchronize();
+    CHECK(copyToHost(wrong) == std::vector<unsigned>(32, 0));
+  });
 }
 
 TEST_CASE("each signal ends one wait") {

@@ -219,15 +219,41 @@ MSCCLPP_DEVICE void storeReleaseWords4(Words4* address, Words4 const& v) {
       : "memory");
 }
 
-// Called by all 32 lanes of a warp, eight lanes to a 128-byte line, `active` the same for the lanes of a line. The warp
-// is converged first, so that each line is one transaction, which NVLink delivers whole.
+// In pieces, where the lanes of a warp do not execute one instruction together: lane 7 of each line carries what tells
+// that the line is there, so its slot is the last to be written and the first to be read.
+MSCCLPP_COLD_DEVICE void storeLinesInPieces(Words4* address, Words4 v, bool active) {
+  bool const last = threadIndex() % 8 == 7;
+  if (active && !last) storeWords4(address, v);
+  __threadfence_system();
+  __syncwarp();
+  if (active && last) storeWords4(address, v);
+}
+
+MSCCLPP_COLD_DEVICE Words4 loadLinesInPieces(Words4 const* address, bool active) {
+  bool const last = threadIndex() % 8 == 7;
+  Words4 v{};
+  if (active && last) v = loadWords4(address);
+  __threadfence_system();
+  __syncwarp();
+  if (active && !last) v = loadWords4(address);
+  return v;
+}
+
+// Called by all 32 lanes of a warp, eight lanes to a 128-byte line, `active` the same for the lanes of a line. Each
+// line is one transaction, which NVLink delivers whole, if all lanes execute the one instruction. Lanes that came here
+// on different ways meet at __syncwarp(), and may go on one after the other all the same.
 MSCCLPP_DEVICE void storeLines(Words4* address, Words4 const& v, bool active) {
   __syncwarp();
-  if (active) storeWords4(address, v);
+  if (__activemask() != 0xffffffffu) [[unlikely]]
+    storeLinesInPieces(address, v, active);
+  else if (active)
+    storeWords4(address, v);
 }
 
 MSCCLPP_DEVICE Words4 loadLines(Words4 const* address, bool active) {
   __syncwarp();
+  if (__activemask() != 0xffffffffu) [[unlikely]]
+    return loadLinesInPieces(address, active);
   return active ? loadWords4(address) : Words4{};
 }
 
