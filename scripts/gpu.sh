@@ -3,13 +3,16 @@
 #
 # On a machine with GPUs: builds for their generation, runs the CUDA tests, measures every collective beside NCCL and, where
 # python3 has it, PyTorch, and writes bench/results/<gpu>x<n>: .md with the machine, the versions, the commit and the
-# tables, .json with all figures, and plots where python3 has matplotlib.
+# tables, .json with all figures, and plots where python3 has matplotlib. Beside it <gpu>x<n>_port.md, _chain.md and
+# _programs.md: port channels, chains of collectives inside one kernel, programs beside the library's algorithms.
 #
-#   scripts/gpu.sh [--install] [--sanitize] [--no-test] [--no-bench] [--out=FOLDER] [--deps=FOLDER] [-- BENCH ARGUMENTS]
+#   scripts/gpu.sh [--install] [--sanitize] [--no-test] [--no-bench] [--no-collectives] [--out=FOLDER] [--deps=FOLDER]
+#                  [-- BENCH ARGUMENTS]
 #
 # --install    install missing packages; by default they are only named
 # --sanitize   also run the tests under compute-sanitizer memcheck
-# --out=       where the table goes instead of bench/results
+# --no-collectives  leaves out the table of all collectives, which takes some ten minutes
+# --out=       where the tables go instead of bench/results
 # --deps=      third-party libraries that this machine lacks: a prefix with include/ and lib/, or a folder of .deb files
 # Bench arguments replace the default --collective=all --min-bytes=1K --max-bytes=1G --factor=4
 # --peers=nccl,nccl-symmetric. MSCCLPP_COMMIT names the commit where there is no git. NVLink multicast is kept off, here and in the libraries compared with.
@@ -21,6 +24,7 @@ may_install=no
 sanitize=no
 test=yes
 bench=yes
+collectives=yes
 out=$root/bench/results
 deps=
 bench_arguments=(--collective=all --min-bytes=1K --max-bytes=1G --factor=4 --peers=nccl,nccl-symmetric)
@@ -31,6 +35,7 @@ while [ $# -gt 0 ]; do
     --sanitize) sanitize=yes ;;
     --no-test) test=no ;;
     --no-bench) bench=no ;;
+    --no-collectives) collectives=no ;;
     --out=*) out=${1#*=} ;;
     --deps=*) deps=${1#*=} ;;
     -h | --help) usage; exit 0 ;;
@@ -107,7 +112,6 @@ if [ "$test" = yes ]; then
 fi
 
 if [ "$bench" = yes ]; then
-  say "benchmark"
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | sed -n 1p)
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | sed -n 1p)
   slug=$(printf '%s' "$gpu" | tr '[:upper:]' '[:lower:]' | sed 's/nvidia *//; s/[^a-z0-9]\{1,\}/-/g; s/^-//; s/-$//')
@@ -116,6 +120,44 @@ if [ "$bench" = yes ]; then
   if [ -z "${MSCCLPP_COMMIT:-}" ] && [ -n "$(git status --porcelain --untracked-files=no 2>/dev/null)" ]; then
     commit="$commit with uncommitted changes"
   fi
+  mkdir -p "$out"
+fi
+
+# heading TEXT: the title of a file of results, and what it was measured with.
+heading() {
+  printf '# %s on %s x %s\n\n' "$1" "$gpus" "$gpu"
+  printf '| | |\n| --- | --- |\n'
+  printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
+  printf '| commit | %s |\n' "$commit"
+  printf '| GPUs | %s x %s |\n' "$gpus" "$gpu"
+  printf '| processor | %s, %s cores |\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
+  printf '| system | %s, kernel %s |\n' "$(. /etc/os-release && printf '%s' "$PRETTY_NAME")" "$(uname -r)"
+  printf '| driver, CUDA | %s, nvcc %s |\n' "$driver" "$nvcc"
+  printf '| compiler | %s |\n' "$("${CXX:-g++}" --version | sed -n 1p)"
+  printf '| switch multicast | off, also in NCCL (NCCL_NVLS_ENABLE=0) |\n'
+}
+
+# A program of the benchmark that prints a table of its own.
+side_table() {
+  local name=$1 title=$2 program=$3 file=$out/${slug}x${gpus}_$1.md
+  [ "$gpus" -ge 2 ] || { warn "not measured: $title, which needs 2 GPUs"; return; }
+  say "$title"
+  if timeout --kill-after=10 200 "$build/bench/$program" | tee "$build/bench-$name.txt"; then
+    { heading "$title"; printf '\n`%s`\n\n' "$program"; cat "$build/bench-$name.txt"; } >"$file"
+    say "wrote $file"
+  else
+    warn "$program failed; $file is not written"
+    status=1
+  fi
+}
+if [ "$bench" = yes ]; then
+  side_table port "Port channels" mscclpp-bench-port_cuda
+  side_table chain "Chains inside one kernel" mscclpp-bench-chain_cuda
+  side_table programs "Programs" mscclpp-bench-programs_cuda
+fi
+
+if [ "$bench" = yes ] && [ "$collectives" = yes ]; then
+  say "benchmark"
   bench_status=0
   # What the library chooses, then each algorithm by itself. The tables are standard output; progress goes to the terminal.
   for algorithm in auto all; do
@@ -140,19 +182,9 @@ if [ "$bench" = yes ]; then
     warn "the benchmark ended with status $bench_status; no results are written"
     status=1
   else
-    mkdir -p "$out"
     file=$out/${slug}x$gpus.md
     {
-      printf '# Collectives on %s x %s\n\n' "$gpus" "$gpu"
-      printf '| | |\n| --- | --- |\n'
-      printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
-      printf '| commit | %s |\n' "$commit"
-      printf '| GPUs | %s x %s |\n' "$gpus" "$gpu"
-      printf '| processor | %s, %s cores |\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
-      printf '| system | %s, kernel %s |\n' "$(. /etc/os-release && printf '%s' "$PRETTY_NAME")" "$(uname -r)"
-      printf '| driver, CUDA | %s, nvcc %s |\n' "$driver" "$nvcc"
-      printf '| compiler | %s |\n' "$("${CXX:-g++}" --version | sed -n 1p)"
-      printf '| switch multicast | off, also in NCCL (NCCL_NVLS_ENABLE=0) |\n'
+      heading Collectives
       printf '\n## Against the peers\n\nThe choice of the library, and the best of each peer. Time per operation, the slowest rank, median.\n\n'
       python3 scripts/bench_results.py "${results[@]}"
       printf '\n## Everything\n'

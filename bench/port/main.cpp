@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   try {
     auto const result = port_bench::measure(options);
     std::printf("| measure | value |\n|---|---|\n");
+    std::printf("| a store to the host and a word back, no queue | %.2f us |\n", result.bareRoundTripUs);
     std::printf("| trigger round trip | %.2f us |\n", result.roundTripUs);
     std::printf("| flush of an idle channel | %.2f us |\n", result.flushUs);
     std::printf("| triggers, %d of %u threads | %.2f million/s |\n", options.proxies, options.threads,

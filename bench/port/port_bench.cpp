@@ -12,6 +12,7 @@
 #include "mscclpp/host/launch.hpp"
 #include "mscclpp/host/port_channel.hpp"
 #include "mscclpp/host/ranks.hpp"
+#include "mscclpp/host/wait.hpp"
 
 namespace port_bench {
 namespace {
@@ -25,6 +26,22 @@ struct RoundTrip {
     for (unsigned i = 0; i < rounds / 10; ++i) fifo.sync(fifo.push({i, 0}));
     auto const begin = arch::nanoseconds();
     for (unsigned i = 0; i < rounds; ++i) fifo.sync(fifo.push({i, 0}));
+    *ns = arch::nanoseconds() - begin;
+  }
+};
+
+struct BareRoundTrip {
+  MSCCLPP_DEVICE void operator()(std::uint64_t* slot, std::uint64_t const* answer, unsigned rounds,
+                                 std::uint64_t* ns) const {
+    std::uint64_t begin = 0;
+    for (std::uint64_t i = 1; i <= rounds + rounds / 10; ++i) {
+      if (i == rounds / 10 + 1) begin = arch::nanoseconds();
+      storeReleaseWords4(reinterpret_cast<Words4*>(slot), bitCast<Words4>(layout::Trigger{i, i}));
+      poll(nullptr, {layout::WaitKind::proxy, -1, 0, i}, [&](std::uint64_t& seen) {
+        seen = load<Order::acquire, Scope::system>(answer);
+        return seen >= i;
+      });
+    }
     *ns = arch::nanoseconds() - begin;
   }
 };
@@ -67,9 +84,12 @@ struct PingPong {
 };
 
 struct Send {
-  MSCCLPP_DEVICE void operator()(PortChannelDeviceHandle const& channel, std::uint64_t bytes, unsigned count) const {
+  MSCCLPP_DEVICE void operator()(PortChannelDeviceHandle const& channel, std::uint64_t bytes, unsigned count,
+                                 std::uint64_t* ns) const {
+    auto const begin = arch::nanoseconds();
     for (unsigned i = 0; i < count; ++i) channel.put(0, 0, bytes);
     channel.flush();
+    *ns = arch::nanoseconds() - begin;
   }
 };
 
@@ -119,7 +139,10 @@ class RankBench {
 
   void measure(Result& result) {
     bool const first = communicator_.rank() == 0;
-    if (first) triggers(result);
+    if (first) {
+      bareRoundTrip(result);
+      triggers(result);
+    }
     barrier();
     if (first) {
       run(1, 1, FlushRounds{}, channel_.deviceHandle(), options_.rounds, ns_.data());
@@ -166,6 +189,23 @@ class RankBench {
   }
   void barrier() { communicator_.bootstrap()->barrier(); }
 
+  void bareRoundTrip(Result& result) {
+    auto& machine = communicator_.device().runtime();
+    std::shared_ptr<void> const memory(machine.allocateHost(256), [&machine](void* p) { machine.releaseHost(p); });
+    auto* const slot = static_cast<std::uint64_t*>(memory.get());
+    auto* const answer = slot + 16;
+    auto const rounds = options_.rounds + options_.rounds / 10;
+    auto const host = machine.startThread(communicator_.device().ordinal, "bare round trip", [=] {
+      for (std::uint64_t i = 1; i <= rounds; ++i) {
+        auto const written = [=] { return loadShared(slot + 1) >= i; };
+        for (unsigned idle = 0; !written(); ++idle) hostIdle(written, false, 0, i, idle);
+        storeShared(answer, i);
+      }
+    });
+    run(1, 1, BareRoundTrip{}, slot, answer, options_.rounds, ns_.data());
+    result.bareRoundTripUs = perRoundUs(options_.rounds);
+  }
+
   void triggers(Result& result) {
     std::vector<std::unique_ptr<Proxy>> proxies;
     std::vector<FifoDeviceHandle> handles;
@@ -188,10 +228,9 @@ class RankBench {
   }
 
   double bandwidth(std::size_t size) {
-    run(1, 1, Send{}, channel_.deviceHandle(), size, 2u);
-    auto const begin = std::chrono::steady_clock::now();
-    run(1, 1, Send{}, channel_.deviceHandle(), size, options_.transfers);
-    return static_cast<double>(size) * options_.transfers / seconds(begin) / 1e9;
+    run(1, 1, Send{}, channel_.deviceHandle(), size, 2u, ns_.data());
+    run(1, 1, Send{}, channel_.deviceHandle(), size, options_.transfers, ns_.data());
+    return static_cast<double>(size) * options_.transfers / static_cast<double>(copyToHost(ns_)[0]);
   }
 
   void overlap(Result& result) {
@@ -212,7 +251,7 @@ class RankBench {
     auto const size = *std::max_element(options_.sizes.begin(), options_.sizes.end());
     Stream const other(communicator_.device());
     for (int i = 0; i < tries; ++i) {
-      launch(other, {.blocks = 1, .threads = 1}, Send{}, channel_.deviceHandle(), size, options_.transfers);
+      launch(other, {.blocks = 1, .threads = 1}, Send{}, channel_.deviceHandle(), size, options_.transfers, ns_.data());
       beside.push_back(product());
       communicator_.synchronize(other, std::chrono::minutes(2));
     }

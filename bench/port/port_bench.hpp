@@ -15,7 +15,7 @@ struct Options {
   unsigned threads = 64;                                                        // that push
   int proxies = 1;                                                              // that take, for the rate of triggers
   std::vector<std::size_t> sizes{std::size_t{64} << 20, std::size_t{1} << 30};  // of transfers
-  unsigned transfers = 8;                                                       // of each size
+  unsigned transfers = 32;                                                      // of each size
   unsigned matrix = 4096;  // side of the product that a transfer runs beside
 };
 
@@ -25,6 +25,7 @@ struct Transfer {
 };
 
 struct Result {
+  double bareRoundTripUs = 0;    // one store to host memory and one word back, with no queue: what the machine allows
   double roundTripUs = 0;        // push, until the kernel sees that the proxy has taken it
   double flushUs = 0;            // flush of an idle channel
   double triggersPerSecond = 0;  // from one device

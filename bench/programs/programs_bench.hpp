@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The same all-reduce three times: as a program that is compiled, as the plan of that program, interpreted, and by the
+// library's algorithm of the same schedule and transport, in launches of one shape. Single source: the measuring half
+// is compiled for each machine.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace programs_bench {
+
+struct Options {
+  int operations = 100;  // of a graph, each on what the one before it left
+  int replays = 20;
+  std::vector<std::size_t> sizes{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};  // bytes per rank
+};
+
+// Medians over the replays, of the slowest rank, in microseconds for each operation.
+struct Row {
+  std::string program;
+  std::size_t bytes = 0;
+  unsigned blocks = 0;
+  unsigned threads = 0;
+  double compiled = 0;
+  double plan = 0;
+  double algorithm = 0;
+  std::size_t wrong = 0;  // elements, of all three
+};
+
+struct Result {
+  int ranks = 0;
+  std::string note;  // about the times; may be empty
+  std::vector<Row> rows;
+};
+
+// On this program's machine: on 4 devices where there are so many, else on 2. Throws Error.
+Result measure(Options const& options);
+
+}  // namespace programs_bench
