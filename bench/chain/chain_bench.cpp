@@ -37,12 +37,11 @@ struct ReduceChain {
     if (grid.rank() == 0) *ns = arch::nanoseconds() - begin;
   }
 
-  static float input(int rank, int, std::size_t i) { return static_cast<float>((i + static_cast<unsigned>(rank)) % 4); }
-  static float output(int, int ranks, std::size_t i) {
-    float sum = 0;
-    for (int rank = 0; rank < ranks; ++rank) sum += input(rank, ranks, i);
-    return sum / static_cast<float>(ranks);
+  // Their average is a whole number.
+  static float input(int rank, int, std::size_t i) {
+    return output(0, 0, i) + static_cast<float>(rank == 0) - static_cast<float>(rank == 1);
   }
+  static float output(int, int, std::size_t i) { return static_cast<float>(i % 4); }
 };
 
 // Two rounds bring every part back to where it was.
