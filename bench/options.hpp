@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,14 +13,9 @@
 #include "mscclpp/collectives/collective.hpp"
 #include "mscclpp/collectives/data_type.hpp"
 #include "mscclpp/host/runtime.hpp"
+#include "usage.hpp"
 
 namespace mscclpp::bench {
-
-// What the user asked for cannot be: the text goes to stderr, and the program ends with status 2.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 enum class AlgorithmChoice : std::uint8_t { automatic, all, named };
 
@@ -78,11 +72,5 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments);
 inline constexpr std::array timedCollectives{Collective::allReduce, Collective::allGather, Collective::reduceScatter,
                                              Collective::allToAll,  Collective::broadcast, Collective::reduce,
                                              Collective::gather,    Collective::scatter};
-
-// "64K" to 65536: a whole number, then K, M or G for powers of 1024. Throws UsageError naming `flag`.
-std::uint64_t parseBytes(std::string_view flag, std::string_view text);
-
-// 65536 to "64K"; what is no whole number of K, M or G stays in digits.
-std::string formatBytes(std::uint64_t bytes);
 
 }  // namespace mscclpp::bench

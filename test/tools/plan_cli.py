@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# mscclpp-plan as a user runs it, on simulated GPUs.
+#
+#   plan_cli.py --plan=PATH --writer=PATH [unittest arguments...]
+"""Tests of the command mscclpp-plan."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+PLAN = ""
+WRITER = ""
+RIGHT, WRONG, BAD_USE = 0, 1, 2
+
+
+class Plans(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="mscclpp-plan-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        subprocess.run([WRITER, cls.folder.name], check=True, timeout=60)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def run_command(self, *arguments):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MSCCLPP_")}
+        return subprocess.run([PLAN, *arguments], capture_output=True, text=True, timeout=100, env=environment,
+                              check=False)
+
+    def right(self, *arguments):
+        result = self.run_command(*arguments)
+        self.assertEqual(result.returncode, RIGHT, result.stdout + result.stderr)
+        return result.stdout
+
+    def refused(self, expected, *arguments):
+        result = self.run_command(*arguments)
+        self.assertEqual(result.returncode, BAD_USE, result.stdout + result.stderr)
+        self.assertIn(expected, result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+
+
+class Judged(Plans):
+    def test_a_right_plan_is_one_line(self):
+        out = self.right("check", self.path("gather.json"))
+        self.assertEqual(out.count("\n"), 1, out)
+        self.assertIn("plan 'simple_allgather' is right: allgather of 2 ranks in place, protocol Simple", out)
+        self.assertIn("2 memory channels", out)
+
+    def test_a_wrong_plan_has_a_story(self):
+        for command in ("check", "run"):
+            result = self.run_command(command, self.path("wrong.json"))
+            self.assertEqual(result.returncode, WRONG, result.stderr)
+            self.assertIn("plan 'simple_allgather' is wrong: ", result.stdout)
+            self.assertIn("rank 0", result.stdout)
+
+    def test_what_is_no_plan_is_refused(self):
+        self.refused("nowhere.json: it cannot be read", "check", self.path("nowhere.json"))
+        with open(self.path("text.json"), "w", encoding="utf-8") as file:
+            file.write("no plan")
+        self.refused("is no JSON", "check", self.path("text.json"))
+        with open(self.path("gather.json"), encoding="utf-8") as file:
+            document = json.load(file)
+        document["protocol"] = "Fast"
+        with open(self.path("fast.json"), "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        self.refused("protocol is \"Fast\"; allowed is \"Simple\", \"LL\"", "describe", self.path("fast.json"))
+
+
+class Shown(Plans):
+    def svg(self, name):
+        self.right("describe", self.path(name), f"--svg={self.path('plan.svg')}")
+        return xml.etree.ElementTree.parse(self.path("plan.svg")).getroot()
+
+    def parts(self, root, tag):
+        return list(root.iter("{http://www.w3.org/2000/svg}" + tag))
+
+    def test_every_step_is_a_line(self):
+        out = self.right("describe", self.path("gather.json"))
+        self.assertIn("rank 0: input 1 chunks, output 2, scratch 0\n  block 0\n", out)
+        self.assertIn("output[0] of rank 0 -> output[0] of rank 1", out)
+        self.assertRegex(out, r"\n +\d+  wait +memory channel 0 to rank 1; after rank 1 block 0 step \d+\n")
+
+    def test_wrong_plans_are_shown_too(self):
+        out = self.right("describe", self.path("wrong.json"))
+        self.assertIn("\nwrong: ", out)
+        self.assertIn("rank 1: ", out)
+
+    def test_loops_are_indented(self):
+        out = self.right("describe", self.path("pipelined.json"))
+        self.assertIn("  loop  ", out)
+        self.assertRegex(out, r"\n +\d+    \w")
+
+    def test_the_picture_has_a_box_for_each_step_and_arrows_to_waits(self):
+        with open(self.path("gather.json"), encoding="utf-8") as file:
+            plan = json.load(file)
+        steps = sum(len(block["ops"]) for gpu in plan["gpus"] for block in gpu["threadblocks"])
+        root = self.svg("gather.json")
+        self.assertEqual(len(self.parts(root, "title")), steps)
+        arrows = [path for path in self.parts(root, "path") if path.get("marker-end")]
+        self.assertEqual([path.get("class") for path in arrows], ["signal"] * 4)
+        # What is waited for is drawn above the wait.
+        for path in arrows:
+            start, end = path.get("d")[1:].split("C")
+            self.assertLess(int(start.split()[1]), int(end.split()[-1]))
+
+    def test_packets_have_arrows(self):
+        arrows = [path for path in self.parts(self.svg("packets.json"), "path") if path.get("marker-end")]
+        self.assertEqual({path.get("class") for path in arrows}, {"packets"})
+
+    def test_a_picture_that_cannot_be_written_is_refused(self):
+        self.refused("--svg=/nowhere/x.svg: the file cannot be written", "describe", self.path("gather.json"),
+                     "--svg=/nowhere/x.svg")
+
+
+class Run(Plans):
+    def runs(self, name, elements, *arguments):
+        out = self.right("run", self.path(name), "--device=sim", *arguments)
+        self.assertIn(f"right: {elements} elements compared", out)
+        self.assertIn("us a call", out)
+        self.assertIn("say nothing about a GPU", out)
+
+    def test_collectives(self):
+        # Elements of output, of every rank and both compared calls.
+        self.runs("gather.json", 2 * 2 * 1024, "--ranks=2", "--size=4K", "--in-place")
+        self.runs("packets.json", 2 * 2 * 1000, "--size=1000", "--dtype=uint8", "--op=max")
+        self.runs("pull_push.json", 2 * 2 * 512, "--size=1K", "--dtype=bfloat16", "--op=avg", "--iterations=1")
+        self.runs("all_to_all.json", 2 * 2 * 512, "--size=4096", "--dtype=float64")
+        self.runs("pipelined.json", 2 * 2 * 4096, "--size=4K", "--dtype=float8_e4m3")
+        self.runs("reduce_scatter.json", 4 * 2 * 256, "--size=4K", "--threads=32", "--op=prod")
+
+    def test_what_demands_nothing_is_run_and_not_compared(self):
+        result = self.run_command("run", self.path("custom.json"), "--size=4K")
+        self.assertEqual(result.returncode, RIGHT, result.stdout + result.stderr)
+        self.assertIn("nothing was compared", result.stdout)
+
+    def test_bad_use_is_refused_in_one_line(self):
+        plan = self.path("gather.json")
+        self.refused("A subcommand is required; see mscclpp-plan --help")
+        self.refused("plan is required", "run")
+        self.refused("--ranks=3: the plan is for 2 ranks", "run", plan, "--ranks=3")
+        self.refused("--size=x: allowed is a whole number of bytes", "run", plan, "--size=x")
+        self.refused("--size=1001: the plan's larger buffer is a multiple of 8 bytes of float32, as 1008 is", "run", plan,
+                     "--size=1001")
+        self.refused("--dtype=float: allowed is float32, ", "run", plan, "--dtype=float")
+        self.refused("--op=sum: the plan reduces nothing", "run", plan, "--op=sum")
+        self.refused("--op=and: allowed is sum, ", "run", self.path("packets.json"), "--op=and")
+        self.refused("--in-place: plan 'scratch_alltoall' does not work in place", "run",
+                     self.path("all_to_all.json"), "--in-place")
+        self.refused("--iterations", "run", plan, "--iterations=0")
+        self.refused("--device", "run", plan, "--device=tpu")
+
+
+if __name__ == "__main__":
+    rest = []
+    for argument in sys.argv[1:]:
+        name, _, value = argument.partition("=")
+        if name == "--plan":
+            PLAN = value
+        elif name == "--writer":
+            WRITER = value
+        else:
+            rest.append(argument)
+    unittest.main(argv=[sys.argv[0], *rest])

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// mscclpp-plan: execution plans, judged, shown and run.
+//
+//   mscclpp-plan check PLAN.json                         whether it is right, and if not, why
+//   mscclpp-plan describe PLAN.json --svg=plan.svg       its steps as text, and as a picture
+//   mscclpp-plan run PLAN.json --ranks=8 --size=1M       runs it, compares every element, times it
+//
+// Exit status: 0, 1 where the plan or its result is wrong or a rank fails, 2 bad use, which a file that is no plan is
+// too.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+
+#include "bench/usage.hpp"
+#include "mscclpp/dsl/lower.hpp"
+#include "mscclpp/dsl/plan_json.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/runtime.hpp"
+#include "plan_diagram.hpp"
+#include "plan_run.hpp"
+#include "plan_steps.hpp"
+
+#if defined(MSCCLPP_HAS_SIM)
+#include "mscclpp/sim/runtime.hpp"
+#endif
+
+namespace mscclpp::tools {
+namespace {
+
+using bench::formatBytes;
+using bench::parseBytes;
+using bench::UsageError;
+
+constexpr int statusWrong = 1;
+constexpr int statusUsage = 2;
+
+struct Options {
+  std::string plan;
+  std::string svg;
+  std::string device = "auto";
+  std::optional<int> ranks;
+  std::optional<std::string> size;
+  std::string type = "float32";
+  std::optional<std::string> op;
+  std::optional<int> threads;
+  std::optional<int> iterations;
+  bool inPlace = false;
+};
+
+dsl::Program read(std::string const& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || file.bad())
+    throw UsageError(fmt::format("{}: it cannot be read; give an execution plan", path));
+  return dsl::programFromJson(text, path);
+}
+
+// What a right plan asks of its callers.
+std::string conditionsOf(dsl::Program const& program, dsl::Verdict const& verdict) {
+  std::string text;
+  if (verdict.needsEvenChunks) {
+    text += fmt::format("; for messages of a multiple of {} bytes a rank's part",
+                        16 * dsl::shapeOf(program, true).longestOf);
+  }
+  if (verdict.reliesOnPackets) text += "; relies on packets to order reads before writes";
+  if (!verdict.canAverage) text += "; cannot average";
+  return text;
+}
+
+int tellWrong(Options const& options, dsl::Program const& program, dsl::Verdict const& verdict) {
+  fmt::print("{}: plan '{}' is wrong: {}\n", options.plan, program.name.str(), verdict.story.str());
+  return statusWrong;
+}
+
+int check(Options const& options) {
+  auto const program = read(options.plan);
+  auto const verdict = dsl::verify(program);
+  if (!verdict.right()) return tellWrong(options, program, verdict);
+  fmt::print("{}: plan '{}' is right: {}{}\n", options.plan, program.name.str(), summaryOf(program),
+             conditionsOf(program, verdict));
+  return 0;
+}
+
+// Also of wrong plans: their steps are what one wants to see.
+int describe(Options const& options) {
+  auto const program = read(options.plan);
+  auto const verdict = dsl::verify(program);
+  fmt::print("plan '{}': {}\n", program.name.str(), summaryOf(program));
+  if (verdict.right()) {
+    fmt::print("right{}\n", conditionsOf(program, verdict));
+  } else {
+    fmt::print("wrong: {}\n", verdict.story.str());
+  }
+  fmt::print("{}", listingOf(program));
+  if (options.svg.empty()) return 0;
+  std::ofstream file(options.svg);
+  file << diagramOf(program);
+  file.close();
+  if (!file) throw UsageError(fmt::format("--svg={}: the file cannot be written", options.svg));
+  return 0;
+}
+
+// ---- run ------------------------------------------------------------------------------------------------------------
+
+DeviceKind deviceFor(Options const& options, int ranks) {
+  bool const simulates =
+#if defined(MSCCLPP_HAS_SIM)
+      true;
+#else
+      false;
+#endif
+  auto const gpus = Device::count(DeviceKind::cuda);
+  auto kind = DeviceKind::sim;
+  if (options.device == "cuda" || (options.device == "auto" && (gpus >= ranks || !simulates))) kind = DeviceKind::cuda;
+  if (kind == DeviceKind::cuda && gpus < ranks) {
+    throw UsageError(fmt::format("--device={}: the plan has {} ranks and there are {} GPUs{}", options.device, ranks,
+                                 gpus, simulates ? "; --device=sim simulates them" : ""));
+  }
+  if (kind == DeviceKind::sim && !simulates) {
+    throw UsageError("--device=sim: this program was built without the simulated machine");
+  }
+#if defined(MSCCLPP_HAS_SIM)
+  if (kind == DeviceKind::sim && Device::count(DeviceKind::sim) < ranks) sim::install({.devices = ranks});
+#endif
+  return kind;
+}
+
+ReduceOp opFor(Options const& options, dsl::Program const& program) {
+  auto const own = operationOf(program);
+  if (!options.op) return own;
+  if (own == ReduceOp::none)
+    throw UsageError(fmt::format("--op={}: the plan reduces nothing; leave it out", *options.op));
+  auto const op = reduceOpByName(*options.op);
+  if (op) return *op;
+  std::vector<std::string_view> names;
+  for (auto each : reduceOps) names.push_back(nameOf(each));
+  throw UsageError(fmt::format("--op={}: allowed is {}", *options.op, fmt::join(names, ", ")));
+}
+
+DataType typeFor(Options const& options) {
+  if (auto const type = dataTypeByName(options.type)) return *type;
+  std::vector<std::string_view> names;
+  for (auto each : dataTypes) names.push_back(nameOf(each));
+  throw UsageError(fmt::format("--dtype={}: allowed is {}", options.type, fmt::join(names, ", ")));
+}
+
+std::uint64_t sizeFor(Options const& options, dsl::ExecutionPlan const& plan, DataType type, DeviceKind device) {
+  auto const granularity = granularityOf(plan, type);
+  if (!options.size) {
+    std::uint64_t const usual = device == DeviceKind::sim ? 64u << 10 : 1u << 20;
+    return std::max(usual / granularity, std::uint64_t{1}) * granularity;
+  }
+  auto const bytes = parseBytes("--size", *options.size);
+  if (bytes % granularity == 0) return bytes;
+  auto const next = (bytes / granularity + 1) * granularity;
+  throw UsageError(fmt::format("--size={}: the plan's larger buffer is a multiple of {} bytes of {}, as {} is",
+                               *options.size, granularity, nameOf(type), formatBytes(next)));
+}
+
+int run(Options const& options) {
+  auto program = read(options.plan);
+  auto const verdict = dsl::verify(program);
+  if (!verdict.right()) return tellWrong(options, program, verdict);
+  if (options.ranks && *options.ranks != program.size()) {
+    throw UsageError(fmt::format("--ranks={}: the plan is for {} ranks", *options.ranks, program.size()));
+  }
+  if (options.inPlace && !program.inPlace) {
+    throw UsageError(fmt::format("--in-place: plan '{}' does not work in place; leave it out", program.name.str()));
+  }
+  auto const device = deviceFor(options, program.size());
+  // Threads are the cost of a simulation.
+  if (device == DeviceKind::sim) program.threads = std::min(program.threads, 64);
+  if (options.threads) program.threads = *options.threads;
+  auto const type = typeFor(options);
+  auto const op = opFor(options, program);
+  dsl::ExecutionPlan const plan(std::move(program));
+  PlanRun const wanted{.device = device,
+                       .bytes = sizeFor(options, plan, type, device),
+                       .type = type,
+                       .op = op,
+                       .iterations = options.iterations.value_or(device == DeviceKind::sim ? 2 : 20)};
+  auto const result = runPlan(plan, wanted);
+  fmt::print("plan '{}': {} {}, {} of {}{}\n", plan.program().name.str(), plan.program().size(),
+             device == DeviceKind::sim ? "simulated ranks" : "GPUs", formatBytes(wanted.bytes), nameOf(type),
+             op == ReduceOp::none ? "" : fmt::format(", {}", nameOf(op)));
+  for (auto const& finding : result.findings) fmt::print("{}\n", finding);
+  if (result.wrong != 0) {
+    fmt::print("wrong: {} of {} elements\n", result.wrong, result.compared);
+    return statusWrong;
+  }
+  if (result.compared == 0) {
+    fmt::print("it ran; its collective demands nothing, so nothing was compared\n");
+  } else {
+    fmt::print("right: {} elements compared, before and after the timed calls\n", result.compared);
+  }
+  fmt::print("{:.2f} us a call, {:.3f} GB/s, mean of {} calls\n", result.seconds * 1e6,
+             static_cast<double>(wanted.bytes) / result.seconds * 1e-9, wanted.iterations);
+  if (device == DeviceKind::sim) fmt::print("Times are those of the simulator; they say nothing about a GPU.\n");
+  return 0;
+}
+
+// ---- the command line -----------------------------------------------------------------------------------------------
+
+int runCommand(int argc, char** argv) {
+  Options options;
+  CLI::App app("Execution plans, judged, shown and run.", "mscclpp-plan");
+  app.require_subcommand(1);
+  auto* const checking = app.add_subcommand("check", "whether a plan is right, and if not, why");
+  auto* const describing = app.add_subcommand("describe", "the steps of each rank and block, right or wrong");
+  auto* const running = app.add_subcommand("run", "runs a plan and compares every element");
+  for (auto* command : {checking, describing, running}) {
+    command->add_option("plan", options.plan, "the plan's JSON file")->required();
+  }
+  describing->add_option("--svg", options.svg, "also draw them into this file");
+  running->add_option("--ranks", options.ranks, "ranks; those of the plan");
+  running->add_option("--size", options.size,
+                      "bytes of a rank's larger buffer, with K, M or G; default 1M, 64K where they are simulated");
+  running->add_flag("--in-place", options.inPlace,
+                    "insist on a plan that works in place; a plan says itself if it does");
+  running->add_option("--dtype", options.type, "type of the elements; default float32");
+  running->add_option("--op", options.op, "what a plan reduces by that names no operation; default sum");
+  running->add_option("--iterations", options.iterations, "timed calls; default 20, 2 where they are simulated")
+      ->check(CLI::Range(1, 1'000'000));
+  running
+      ->add_option("--threads", options.threads, "of a block; default the plan's, at most 64 where they are simulated")
+      ->check(CLI::Range(32, 1024));
+  running->add_option("--device", options.device, "auto, cuda or sim; auto: GPUs where there are enough")
+      ->check(CLI::IsMember({"auto", "cuda", "sim"}));
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::CallForHelp const&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (CLI::ParseError const& error) {
+    throw UsageError(fmt::format("{}; see mscclpp-plan --help", error.what()));
+  }
+  return *checking ? check(options) : *describing ? describe(options) : run(options);
+}
+
+int runMain(int argc, char** argv) {
+  try {
+    return runCommand(argc, argv);
+  } catch (Error const& error) {
+    fmt::print(stderr, "mscclpp-plan: {}\n", error.what());
+    return error.code() == ErrorCode::invalidUsage || error.code() == ErrorCode::unsupported ? statusUsage
+                                                                                             : statusWrong;
+  } catch (std::exception const& error) {
+    fmt::print(stderr, "mscclpp-plan: {}\n", error.what());
+    return statusUsage;
+  }
+}
+
+}  // namespace
+}  // namespace mscclpp::tools
+
+int main(int argc, char** argv) { return mscclpp::tools::runMain(argc, argv); }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs a plan on ranks of this process, GPUs or simulated ones, and compares every element that its collective demands
+// with what must come out, before and after the calls that are timed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/dsl/execution_plan.hpp"
+
+namespace mscclpp::tools {
+
+struct PlanRun {
+  DeviceKind device;
+  std::uint64_t bytes;  // of a rank's larger buffer
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  int iterations = 1;  // timed ones
+  std::uint64_t seed = 1;
+};
+
+struct PlanRunResult {
+  std::uint64_t compared = 0;  // elements, of all ranks and both calls
+  std::uint64_t wrong = 0;
+  std::vector<std::string> findings;  // the first wrong element of each rank, in words
+  double seconds = 0;                 // a call, on the slowest rank
+};
+
+// Bytes of the larger buffer are multiples of this.
+std::uint64_t granularityOf(dsl::ExecutionPlan const& plan, DataType type);
+// What the plan's steps do; none where they only move data.
+ReduceOp operationOf(dsl::Program const& program);
+
+// Throws Error where the call does not fit the plan or a rank fails. There are as many devices as ranks.
+PlanRunResult runPlan(dsl::ExecutionPlan const& plan, PlanRun const& run);
+
+}  // namespace mscclpp::tools
