@@ -47,7 +47,8 @@ ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), ve
         for (auto const* operands : {&step.sources, &step.targets}) {
           for (auto const& chunks : *operands) {
             auto const buffer = program_.canonical(chunks).buffer;
-            if (chunks.rank != rank && buffer != BufferKind::scratch) remote_[static_cast<int>(buffer)] = true;
+            bool const windowed = chunks.rank != rank || step.link == ChannelKind::port;
+            if (windowed && buffer != BufferKind::scratch) remote_[static_cast<int>(buffer)] = true;
           }
         }
       }
@@ -142,12 +143,14 @@ void PlanExecutor::execute(Stream const& stream, PlanExecution const& call) cons
   auto const count =
       call.inBytes / static_cast<unsigned>(context_.deviceHandle().shape.inputSlices) / bytesOf(call.type);
   static layout::WindowHandle const noWindow{};
+  auto const handle = context_.deviceHandle(plan_.needsInWindow() ? call.inWindow : nullptr,
+                                            plan_.needsOutWindow() ? call.outWindow : nullptr);
   PlanStart const start{call.in,
                         call.out,
                         count,
                         call.type,
                         call.op,
-                        context_.deviceHandle(),
+                        handle,
                         call.inWindow == nullptr ? noWindow : call.inWindow->deviceHandle(),
                         call.outWindow == nullptr ? noWindow : call.outWindow->deviceHandle()};
   auto const kind = stream.device().kind;

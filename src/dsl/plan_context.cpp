@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dsl/plan_ports.hpp"
 #include "host/format.hpp"
 #include "mscclpp/device/bits.hpp"
 #include "mscclpp/dsl/lower.hpp"
@@ -45,12 +46,11 @@ std::size_t append(std::vector<std::byte>& bytes, std::vector<T> const& items) {
 
 void requireRunnable(int rank, Program const& program) {
   for (auto const& channel : program.ranks[static_cast<std::size_t>(rank)].channels) {
-    if (channel.kind == ChannelKind::memory) continue;
-    fail(
-        ErrorCode::unsupported,
-        "rank {}: program '{}' uses a {} channel; this build runs programs of memory channels only, though it verifies "
-        "and writes them",
-        rank, program.name.str(), channel.kind == ChannelKind::port ? "port" : "switch");
+    if (channel.kind != ChannelKind::switched) continue;
+    fail(ErrorCode::unsupported,
+         "rank {}: program '{}' uses a switch channel; programs of memory and port channels run, those of switch "
+         "channels are verified and written only",
+         rank, program.name.str());
   }
 }
 
@@ -85,7 +85,10 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
 void PlanContext::share(Communicator const& communicator, Program const& program) {
   auto const at = layoutOf(program, handle_.shape, maxBytes_);
   shared_ = DeviceMemory(communicator.device(), at.bytes);
-  mapped_ = communicator.exchangeMemory(communicator.registerMemory(shared_.data(), at.bytes));
+  bool const ports = usesPorts(program);
+  mapped_ = communicator.exchangeMemory(
+      ports ? communicator.registerMemory(shared_.data(), at.bytes, communicator.transports())
+            : communicator.registerMemory(shared_.data(), at.bytes));
   handle_.scratchStride = at.stride;
   handle_.scratchHalf = at.half;
   handle_.longestChunk = std::max<std::uint64_t>(longestChunk(maxBytes_, handle_.shape.longestOf), 16);
@@ -97,8 +100,23 @@ void PlanContext::share(Communicator const& communicator, Program const& program
           "same order",
           handle_.rank, program.name.str(), at.bytes, r, mapped_[r].size());
     }
-    handle_.scratch[r] = mapped_[r].data() + at.scratch;
+    // Between hosts there are ports only.
+    if (communicator.reaches(static_cast<int>(r))) handle_.scratch[r] = mapped_[r].data() + at.scratch;
   }
+  handle_.scratchStart = at.scratch;
+  std::fill(std::begin(handle_.portMemories), std::end(handle_.portMemories), layout::noPortMemory);
+  if (!ports) return;
+  ports_ = std::make_shared<PlanPorts>(communicator, program, mapped_);
+  handle_.ports = ports_->handles();
+  handle_.portMemories[static_cast<int>(BufferKind::scratch)] = ports_->shared();
+}
+
+layout::PlanHandle PlanContext::deviceHandle(MemoryWindow const* in, MemoryWindow const* out) const {
+  auto handle = handle_;
+  if (!ports_) return handle;
+  if (in != nullptr) handle.portMemories[static_cast<int>(BufferKind::input)] = ports_->ofWindow(*in);
+  if (out != nullptr) handle.portMemories[static_cast<int>(BufferKind::output)] = ports_->ofWindow(*out);
+  return handle;
 }
 
 // Counters for each channel and semaphore, words for each barrier, the epoch of each block.
@@ -123,6 +141,15 @@ void PlanContext::makeCounters(Communicator const& communicator, Program const& 
   std::vector<layout::SemaphoreHandle> list;
   for (std::size_t c = 0; c < channels; ++c) {
     int const peer = mine.channels[c].peer;
+    if (mine.channels[c].kind != ChannelKind::memory) {
+      list.push_back({});
+      continue;
+    }
+    if (!communicator.reaches(peer)) {
+      fail(ErrorCode::unsupported,
+           "rank {}: program '{}' has a memory channel to rank {}, which is on another host; use a port channel there",
+           handle_.rank, program.name.str(), peer);
+    }
     int const pair = pairedChannel(program, handle_.rank, static_cast<int>(c));
     auto const word = [&](int rank, int channel) {
       return reinterpret_cast<std::uint64_t*>(mapped_[static_cast<std::size_t>(rank)].data() +

@@ -153,8 +153,8 @@ void checkRun(RunCase const& test = {}) {
     shape.threads = std::min(shape.threads, 64u);
     auto const start = [&](T const* in, T* out, std::size_t count, MemoryWindow const& inWindow,
                            MemoryWindow const& outWindow) {
-      launch(rank.stream, shape, dsl::Kernel<P, T, Op, F>{}, in, out, count, context.deviceHandle(),
-             inWindow.deviceHandle(), outWindow.deviceHandle());
+      launch(rank.stream, shape, dsl::Kernel<P, T, Op, F>{}, in, out, count,
+             context.deviceHandle(&inWindow, &outWindow), inWindow.deviceHandle(), outWindow.deviceHandle());
     };
     checkRankCalls<T, Op>(rank, program, test, start);
   };

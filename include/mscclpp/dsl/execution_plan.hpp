@@ -28,7 +28,7 @@ class ExecutionPlan {
 
   Program const& program() const noexcept { return program_; }
   Verdict const& verdict() const noexcept { return verdict_; }
-  // Whether ranks touch each other's input, output: then calls need windows of them.
+  // Whether ranks touch each other's input, output, or proxies touch them: then calls need windows of them.
   bool needsInWindow() const noexcept { return remote_[0]; }
   bool needsOutWindow() const noexcept { return remote_[1]; }
 

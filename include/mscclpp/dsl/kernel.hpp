@@ -8,7 +8,8 @@
 // or dsl::kernel<Mine, Max>(in, out, count, plan, inWindow, outWindow), called by all threads of a kernel of one's own
 // with that shape. `count` is the elements of the message: of one rank's part where a buffer holds a part of each rank.
 // Windows are needed for buffers of other ranks that the program reads or writes; `in` and `out` lie at the same place
-// in them on every rank. A program that is not right does not compile; one of Spec::compiled = false has no context.
+// in them on every rank. A program whose ports touch input or output gets the context's handle for these windows. A
+// program that is not right does not compile; one of Spec::compiled = false has no context.
 #pragma once
 
 #include <cstddef>
@@ -162,6 +163,7 @@ struct CompiledStep {
 
 template <class Data>
 consteval MoveShape shapeOfMove(Data const& data) {
+  if (static_cast<dsl::ChannelKind>(data.step.link) == dsl::ChannelKind::port) return MoveShape::port;
   for (int i = 0; i < data.step.sources + data.step.targets; ++i) {
     if (data.operands[i].packets) return MoveShape::packets;
   }

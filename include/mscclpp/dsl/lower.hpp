@@ -97,6 +97,7 @@ class Lowering {
       auto const& step = steps[static_cast<std::size_t>(s)];
       layout::PlanStep made{};
       made.kind = static_cast<std::uint8_t>(step.kind);
+      made.link = static_cast<std::uint8_t>(step.link);
       made.reduce = static_cast<std::uint8_t>(step.reduce);
       made.concludes = step.concludes;
       made.part = step.part;
@@ -108,7 +109,8 @@ class Lowering {
       made.sources = static_cast<std::int32_t>(step.sources.size());
       made.targets = static_cast<std::int32_t>(step.targets.size());
       made.firstObject = static_cast<std::int32_t>(slice.objects.size());
-      made.objects = step.kind == StepKind::move ? 0 : static_cast<std::int32_t>(step.objects.size());
+      bool const named = step.kind != StepKind::move || step.link == ChannelKind::port;
+      made.objects = named ? static_cast<std::int32_t>(step.objects.size()) : 0;
       if (step.kind == StepKind::move) {
         made.chunks = step.sources[0].count;
         made.lead = static_cast<std::uint8_t>(lead++ % 256);
@@ -119,8 +121,9 @@ class Lowering {
                                       static_cast<std::uint8_t>(place.buffer), chunks.packets});
           }
         }
-      } else {
-        for (int const id : step.objects) slice.objects.push_back(fixedNumber(id));
+      }
+      for (int i = 0; i < made.objects; ++i) {
+        slice.objects.push_back(fixedNumber(step.objects[static_cast<std::size_t>(i)]));
       }
       if (step.kind == StepKind::sync || step.kind == StepKind::barrier) lead = 0;
       if (step.kind == StepKind::loopBegin) loop = s;
@@ -166,9 +169,9 @@ class Lowering {
     }
     for (std::size_t s = 0; s < a.steps.size(); ++s) {
       auto const &x = a.steps[s], &y = b.steps[s];
-      if (x.kind != y.kind || x.reduce != y.reduce || x.concludes != y.concludes || x.chunks != y.chunks ||
-          x.part != y.part || x.parts != y.parts || x.sources != y.sources || x.targets != y.targets ||
-          x.objects != y.objects || x.blocks != y.blocks || x.loopChunks != y.loopChunks ||
+      if (x.kind != y.kind || x.link != y.link || x.reduce != y.reduce || x.concludes != y.concludes ||
+          x.chunks != y.chunks || x.part != y.part || x.parts != y.parts || x.sources != y.sources ||
+          x.targets != y.targets || x.objects != y.objects || x.blocks != y.blocks || x.loopChunks != y.loopChunks ||
           x.unitBytes != y.unitBytes) {
         return false;
       }

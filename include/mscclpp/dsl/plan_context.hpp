@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a program needs on every rank to run: scratch memory, signal counters, its table of steps. Sized for messages of
-// up to `maxBytes`.
+// What a program needs on every rank to run: scratch memory, signal counters, its table of steps, and, where it has
+// port channels, a proxy that serves them. Sized for messages of up to `maxBytes`.
 //
 // Making one is collective over the communicator's ranks, with the same program and size. It belongs to one stream:
 // calls that overlap each other need a context each. Destroy it when all ranks' kernels that use it have ended.
@@ -14,20 +14,26 @@
 #include "mscclpp/dsl/build.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/memory.hpp"
+#include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
 
 namespace mscclpp::dsl {
 
+class PlanPorts;
+
 class PlanContext {
  public:
-  // Throws invalidUsage, with the story, for a program that is not right; unsupported for one that needs port or switch
-  // channels.
+  // Throws invalidUsage, with the story, for a program that is not right; unsupported for one that needs switch
+  // channels, or memory channels between hosts.
   PlanContext(Communicator const& communicator, Program const& program, std::uint64_t maxBytes);
   // The same with the verdict of this very program, which then is not found again.
   PlanContext(Communicator const& communicator, Program const& program, Verdict const& verdict, std::uint64_t maxBytes);
 
   layout::PlanHandle const& deviceHandle() const noexcept { return handle_; }
+  // For a program whose ports touch input or output, in calls with these windows; null where there is none. The proxy
+  // keeps what it has been told of: a service has room for 512 memories, so take the same windows again.
+  layout::PlanHandle deviceHandle(MemoryWindow const* in, MemoryWindow const* out) const;
   LaunchShape const& launchShape() const noexcept { return shape_; }
   std::uint64_t maxBytes() const noexcept { return maxBytes_; }
 
@@ -42,6 +48,7 @@ class PlanContext {
   DeviceMemory private_;  // counters of this rank alone
   DeviceMemory table_;
   std::vector<RegisteredMemory> mapped_;
+  std::shared_ptr<PlanPorts> ports_;  // empty where the program has none
   layout::PlanHandle handle_{};
 };
 

@@ -32,6 +32,8 @@ class MemoryWindow {
   layout::WindowHandle const& deviceHandle() const noexcept { return handle_; }
   std::byte* data() const noexcept { return handle_.bases[handle_.rank]; }
   std::size_t size() const noexcept { return handle_.bytes; }
+  // By rank in the window, for proxies.
+  std::vector<RegisteredMemory> const& memories() const noexcept { return mapped_; }
   // Whether [pointer, pointer + bytes) lies in the own memory.
   bool contains(void const* pointer, std::size_t bytes) const noexcept;
 

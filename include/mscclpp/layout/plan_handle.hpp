@@ -11,6 +11,7 @@
 
 #include "mscclpp/device/config.hpp"
 #include "mscclpp/layout/channel_handle.hpp"
+#include "mscclpp/layout/port_handle.hpp"
 #include "mscclpp/layout/watch.hpp"
 
 namespace mscclpp::layout {
@@ -48,13 +49,14 @@ struct PlanOperand {
 
 struct PlanStep {
   std::uint8_t kind;  // dsl::StepKind
+  std::uint8_t link;  // dsl::ChannelKind: a port's step is its proxy's to do
   std::uint8_t reduce;
   bool concludes;            // a reduction whose result holds every rank's contribution
   std::uint8_t lead;         // move: warps by which it is shifted against the block's first, see dsl/execute.hpp
   std::int32_t chunks;       // move
   std::int32_t part, parts;  // move
   std::int32_t firstOperand, sources, targets;
-  std::int32_t firstObject, objects;  // channels, semaphores, or the barrier
+  std::int32_t firstObject, objects;  // channels, semaphores, or the barrier; a port's move: its channel
   std::int32_t blocks;                // barrier
   std::int32_t loopEnd;               // loopBegin: the step that ends it
   std::int32_t loopChunks;
@@ -66,6 +68,9 @@ struct PlanBlock {
   std::int32_t firstStep;
   std::int32_t steps;
 };
+
+// In place of the number of memory that the proxies have not been told of.
+inline constexpr std::uint32_t noPortMemory = 0x7fffffff;
 
 // What all ranks have in common.
 struct PlanShape {
@@ -82,13 +87,16 @@ struct PlanHandle {
   std::int32_t rank;
   PlanShape shape;
   Watch* watch;
-  std::uint64_t* epochs;  // by block: calls done
-  SemaphoreHandle const* channels;
-  SemaphoreHandle const* semaphores;  // between blocks of this rank
-  std::uint32_t* barriers;            // two words each
-  std::uint64_t scratchStride;        // bytes of one chunk's place
-  std::uint64_t scratchHalf;          // bytes of one half
-  std::uint64_t longestChunk;         // bytes that a chunk may have
+  std::uint64_t* epochs;               // by block: calls done
+  SemaphoreHandle const* channels;     // of memory channels, by channel
+  BasePortChannelHandle const* ports;  // of port channels, by channel; null where the program has none
+  SemaphoreHandle const* semaphores;   // between blocks of this rank
+  std::uint32_t* barriers;             // two words each
+  std::uint64_t scratchStride;         // bytes of one chunk's place
+  std::uint64_t scratchHalf;           // bytes of one half
+  std::uint64_t longestChunk;          // bytes that a chunk may have
+  std::uint64_t scratchStart;          // where scratch begins in what the ranks share
+  std::uint32_t portMemories[3];       // by dsl::BufferKind: the proxies' number of rank 0's; the others' follow
   // The table, where the program is not compiled in: this rank's.
   PlanBlock const* table;
   PlanStep const* steps;

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The moving steps of a lowered program, as all threads of a block carry them out, and those of ports, which one thread
+// asks the proxy for.
+//
+// Data go slot by slot: sources into registers, combined, into all targets. Neighbouring steps begin at different
+// warps, so that small ones run side by side. What a port moves is asked for by the block's first warp, which does the
+// steps that order as well: so a signal of the same channel follows the data.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mscclpp/device/copy.hpp"
+#include "mscclpp/device/group.hpp"
+#include "mscclpp/device/number.hpp"
+#include "mscclpp/device/packet.hpp"
+#include "mscclpp/device/port_channel.hpp"
+#include "mscclpp/device/reduce_op.hpp"
+#include "mscclpp/device/view.hpp"
+#include "mscclpp/dsl/places.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+namespace dsl_impl {
+
+// What a moving step comes to. Known when a program is compiled in, so that its code holds no more.
+enum class MoveShape : std::uint8_t { copy, plain, packets, port };
+
+template <Number T, class Op, PacketFormat P>
+class PlanMoves : public PlanPlaces<T> {
+ public:
+  MSCCLPP_DEVICE PlanMoves(layout::PlanHandle const& plan, layout::WindowHandle const& in,
+                           layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op, std::uint64_t epoch)
+      : PlanPlaces<T>(plan, in, out, call, epoch), op_(op), flag_(packetFlag(epoch)) {}
+
+  template <MoveShape M, class Steps>
+  MSCCLPP_DEVICE void move(Steps const& steps, layout::PlanStep const& step) {
+    if constexpr (M == MoveShape::port) {
+      if (arch::threadIndex() >= arch::warpSize) return;
+      if (arch::threadIndex() == 0) askPort(steps, step);
+      thisWarp().sync();
+    } else {
+      constexpr bool packets = M == MoveShape::packets;
+      auto const threads = arch::blockThreads();
+      auto const shift = (step.lead * arch::warpSize) % threads;
+      auto const thread = arch::threadIndex() + shift;
+      auto const group = threadRange(thread < threads ? thread : thread - threads, threads);
+      for (int chunk = 0; chunk < step.chunks; ++chunk) {
+        auto const piece = this->pieceOf(steps, step, chunk);
+        // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
+        if (piece.empty || (piece.bytes == 0 && !packets)) continue;
+        if constexpr (packets) {
+          combine<P, 1>(steps, step, group, chunk, piece, packetSlots(piece));
+        } else if constexpr (M == MoveShape::copy) {
+          std::byte* ends[2];
+          steps.forEachOperand(step.firstOperand, 2, [&](int i, layout::PlanOperand const& operand) {
+            ends[i] = this->place(operand, chunk, piece.start).address;
+          });
+          copy(group, ends[1], ends[0], piece.bytes);
+        } else {
+          combine<PlainSlots, 4>(steps, step, group, chunk, piece, ceilDiv<std::uint64_t>(piece.bytes, 16));
+        }
+      }
+    }
+  }
+
+ protected:
+  using PlanPlaces<T>::plan_;
+
+ private:
+  struct PlainSlots {
+    static constexpr unsigned words = 4;
+    static constexpr unsigned granule = 16;
+  };
+
+  MSCCLPP_DEVICE static std::uint64_t packetSlots(Piece const& piece) {
+    return ceilDiv<std::uint64_t>(piece.bytes == 0 ? 1 : piece.bytes, P::words * 4);
+  }
+
+  // One source and one target, both plain or both packets, which are moved as they are.
+  template <class Steps>
+  MSCCLPP_DEVICE void askPort(Steps const& steps, layout::PlanStep const& step) const {
+    int channel = 0;
+    steps.forEachObject(step.firstObject, 1, [&](int, layout::RankNumber const& object) {
+      channel = object.at(plan_.rank, plan_.shape.ranks);
+    });
+    BasePortChannelDeviceHandle const port(plan_.ports[channel]);
+    for (int chunk = 0; chunk < step.chunks; ++chunk) {
+      auto const piece = this->pieceOf(steps, step, chunk);
+      PortPlace ends[2];
+      bool packets = false;
+      steps.forEachOperand(step.firstOperand, 2, [&](int i, layout::PlanOperand const& operand) {
+        ends[i] = this->portPlace(operand, chunk, piece.start);
+        packets = operand.packets;
+      });
+      auto const bytes = packets ? packetSlots(piece) * P::slotBytes : piece.bytes;
+      if (bytes != 0) port.put(ends[1].memory, ends[1].offset, ends[0].memory, ends[0].offset, bytes);
+    }
+  }
+
+  // `Batch` slots of a thread are under way together.
+  template <class Slots, unsigned Batch, class Steps>
+  MSCCLPP_DEVICE void combine(Steps const& steps, layout::PlanStep const& step, ThreadRange const& group, int chunk,
+                              Piece const& piece, std::uint64_t slots) const {
+    using Accumulator = DefaultAccumulator<T>;
+    constexpr unsigned slotBytes = Slots::words * 4;
+    using Reader = PayloadReader<T, Slots::words, Slots::granule>;
+    using Writer = PayloadWriter<T, Slots::words, Slots::granule>;
+    auto const elements = piece.bytes / sizeof(T);
+    for (std::uint64_t first = group.rank(); first < slots; first += Batch * std::uint64_t{group.size()}) {
+      Payload<Slots::words> values[Batch] = {};
+      Vector<Accumulator, ElementsOf<T, Slots::words>::size> totals[Batch];
+      steps.forEachOperand(step.firstOperand, step.sources, [&](int s, layout::PlanOperand const& operand) {
+        auto const source = this->place(operand, chunk, piece.start);
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < Batch; ++i) {
+          auto const slot = first + i * std::uint64_t{group.size()};
+          if (slot >= slots) continue;
+          if constexpr (!std::is_same_v<Slots, PlainSlots>) {
+            if (source.packets) {
+              receive<Slots>(source.address + slot * Slots::slotBytes, slot, values[i]);
+              continue;
+            }
+          }
+          Reader const reader({reinterpret_cast<T const*>(source.address), elements});
+          values[i] = reader.read(reader.window(slot * slotBytes), 0);
+        }
+        if (step.sources == 1) return;
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < Batch; ++i) {
+          auto const contribution = convert<Accumulator>(unpack<T>(values[i]));
+          totals[i] = s == 0 ? contribution : reduced(step, totals[i], contribution);
+        }
+      });
+      if (step.sources != 1) {
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < Batch; ++i) {
+          if (step.concludes && static_cast<dsl::ReduceKind>(step.reduce) == dsl::ReduceKind::asCalled) {
+            int const ranks = plan_.shape.ranks;
+            totals[i] = map(totals[i], [this, ranks](Accumulator total) { return op_.finish(total, ranks); });
+          }
+          values[i] = pack(convert<T>(totals[i]));
+        }
+      }
+      steps.forEachOperand(step.firstOperand + step.sources, step.targets,
+                           [&](int, layout::PlanOperand const& operand) {
+                             auto const target = this->place(operand, chunk, piece.start);
+                             MSCCLPP_UNROLL
+                             for (unsigned i = 0; i < Batch; ++i) {
+                               auto const slot = first + i * std::uint64_t{group.size()};
+                               if (slot >= slots) continue;
+                               if constexpr (!std::is_same_v<Slots, PlainSlots>) {
+                                 if (target.packets) {
+                                   Slots::store(target.address + slot * Slots::slotBytes, values[i], flag_, true);
+                                   continue;
+                                 }
+                               }
+                               Writer const writer({reinterpret_cast<T*>(target.address), elements});
+                               writer.write(writer.window(slot * slotBytes), 0, values[i]);
+                             }
+                           });
+    }
+  }
+
+  template <class Values>
+  MSCCLPP_DEVICE Values reduced(layout::PlanStep const& step, Values const& a, Values const& b) const {
+    switch (static_cast<dsl::ReduceKind>(step.reduce)) {
+      case dsl::ReduceKind::sum:
+        return map(a, b, Sum{});
+      case dsl::ReduceKind::prod:
+        return map(a, b, Prod{});
+      case dsl::ReduceKind::min:
+        return map(a, b, Min{});
+      case dsl::ReduceKind::max:
+        return map(a, b, Max{});
+      default:
+        return map(a, b, op_);
+    }
+  }
+
+  template <class Slots>
+  MSCCLPP_DEVICE void receive(std::byte const* slot, std::uint64_t number, Payload<Slots::words>& payload) const {
+    poll(plan_.watch, {layout::WaitKind::packet, -1, number, flag_},
+         [&](std::uint64_t& seen) { return Slots::unwrap(Slots::load(slot, true), flag_, true, payload, seen); });
+  }
+
+  Op op_;
+  std::uint32_t flag_;
+};
+
+}  // namespace dsl_impl
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

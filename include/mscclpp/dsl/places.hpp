@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where the data of a lowered program's steps lie in one call of its kernel: the chunks of buffers, the piece of each
+// that a step moves now, and both as threads and as proxies name them.
+//
+// Loops set a window into every chunk; outside of loops it holds all of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/device/bits.hpp"
+#include "mscclpp/device/config.hpp"
+#include "mscclpp/dsl/lower.hpp"
+#include "mscclpp/layout/plan_handle.hpp"
+#include "mscclpp/layout/window_handle.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+namespace dsl_impl {
+
+// What a call of the kernel works on. `count`: elements of the message, which is one rank's part where the collective's
+// buffers hold a part of each rank.
+template <class T>
+struct PlanCall {
+  T const* in;
+  T* out;
+  std::uint64_t count;
+};
+
+// Where an operand's data lie in this step.
+struct Place {
+  std::byte* address;
+  bool packets;
+};
+
+// The same for a proxy.
+struct PortPlace {
+  std::uint32_t memory;  // its number in the proxy service
+  std::uint64_t offset;
+};
+
+// What a step moves of one chunk.
+struct Piece {
+  std::uint64_t start, bytes;
+  bool empty;  // a share that has not even the one slot of packets that is sent where there is no data
+};
+
+template <class T>
+class PlanPlaces {
+ public:
+  MSCCLPP_DEVICE PlanPlaces(layout::PlanHandle const& plan, layout::WindowHandle const& in,
+                            layout::WindowHandle const& out, PlanCall<T> const& call, std::uint64_t epoch)
+      : plan_(plan), inWindow_(in), outWindow_(out), call_(call), bytes_(call.count * sizeof(T)), epoch_(epoch) {
+    upper_ = dsl::longestChunk(bytes_, plan.shape.longestOf);
+  }
+
+  // ---- turns of loops -----------------------------------------------------------------------------------------------
+
+  MSCCLPP_DEVICE std::uint64_t turns(layout::PlanStep const& loop) const {
+    return ceilDiv<std::uint64_t>(upper_, windowOf(loop));
+  }
+  MSCCLPP_DEVICE void enterTurn(layout::PlanStep const& loop, std::uint64_t turn) {
+    window_ = windowOf(loop);
+    windowStart_ = turn * window_;
+  }
+  MSCCLPP_DEVICE void leaveLoop() {
+    window_ = ~std::uint64_t{0};
+    windowStart_ = 0;
+  }
+
+  // ---- pieces of chunks ---------------------------------------------------------------------------------------------
+
+  // Of the step's chunk `chunk`, in this turn, for this block. All chunks of the message that meet here are equally
+  // long.
+  template <class Steps>
+  MSCCLPP_DEVICE Piece pieceOf(Steps const& steps, layout::PlanStep const& step, int chunk) const {
+    std::uint64_t bytes = upper_;
+    steps.forEachOperand(step.firstOperand, step.sources + step.targets, [&](int, layout::PlanOperand const& operand) {
+      if (isScratch(operand)) return;
+      bytes = minimum(bytes, chunkBytes(operand, indexOf(operand) + chunk));
+    });
+    bytes = windowStart_ < bytes ? minimum(bytes - windowStart_, window_) : 0;
+    auto start = windowStart_;
+    bool empty = false;
+    if (step.parts != 1) {
+      auto const units = bytes == 0 ? 1 : ceilDiv<std::uint64_t>(bytes, 16);
+      auto const parts = static_cast<unsigned>(step.parts), part = static_cast<unsigned>(step.part);
+      auto const first = units * part / parts * 16, end = units * (part + 1) / parts * 16;
+      empty = first == end;
+      start += first;
+      bytes = first < bytes ? minimum(bytes, end) - first : 0;
+    }
+    return {start, bytes, empty};
+  }
+
+  // `offset` bytes into the operand's chunk.
+  MSCCLPP_DEVICE Place place(layout::PlanOperand const& operand, int which, std::uint64_t offset) const {
+    int const rank = rankOf(operand);
+    if (isScratch(operand)) return {plan_.scratch[rank] + offsetOf(operand, which, offset), operand.packets};
+    return {base(operand, rank) + offsetOf(operand, which, offset), false};
+  }
+  MSCCLPP_DEVICE PortPlace portPlace(layout::PlanOperand const& operand, int which, std::uint64_t offset) const {
+    auto const memory = plan_.portMemories[operand.buffer] + static_cast<std::uint32_t>(rankOf(operand));
+    auto const at = offsetOf(operand, which, offset);
+    if (isScratch(operand)) return {memory, plan_.scratchStart + at};
+    auto const* const window = (isInput(operand) ? inWindow_ : outWindow_).bases[plan_.rank];
+    return {memory, static_cast<std::uint64_t>(base(operand, plan_.rank) - window) + at};
+  }
+
+ protected:
+  layout::PlanHandle const& plan_;
+
+ private:
+  // Bytes that one turn takes of one chunk.
+  MSCCLPP_DEVICE static std::uint64_t windowOf(layout::PlanStep const& loop) {
+    auto const each = loop.unitBytes / static_cast<unsigned>(loop.loopChunks) / 16 * 16;
+    return each == 0 ? 16 : each;
+  }
+  MSCCLPP_DEVICE static std::uint64_t chunkStart(std::uint64_t bytes, int perSlice, int chunk) {
+    auto const units = ceilDiv<std::uint64_t>(bytes, 16);
+    auto const each = units / static_cast<unsigned>(perSlice), longer = units % static_cast<unsigned>(perSlice);
+    auto const c = static_cast<unsigned>(chunk);
+    return minimum((each * c + minimum<std::uint64_t>(c, longer)) * 16, bytes);
+  }
+  MSCCLPP_DEVICE std::uint64_t chunkBytes(layout::PlanOperand const& operand, int chunk) const {
+    auto const perSlice = perSliceOf(operand);
+    auto const c = chunk % perSlice;
+    return chunkStart(bytes_, perSlice, c + 1) - chunkStart(bytes_, perSlice, c);
+  }
+  MSCCLPP_DEVICE int perSliceOf(layout::PlanOperand const& operand) const {
+    return isInput(operand) ? plan_.shape.inputPerSlice : plan_.shape.outputPerSlice;
+  }
+  MSCCLPP_DEVICE static bool isInput(layout::PlanOperand const& operand) {
+    return static_cast<dsl::BufferKind>(operand.buffer) == dsl::BufferKind::input;
+  }
+  MSCCLPP_DEVICE static bool isScratch(layout::PlanOperand const& operand) {
+    return static_cast<dsl::BufferKind>(operand.buffer) == dsl::BufferKind::scratch;
+  }
+  MSCCLPP_DEVICE int rankOf(layout::PlanOperand const& operand) const {
+    return operand.rank.at(plan_.rank, plan_.shape.ranks);
+  }
+  MSCCLPP_DEVICE int indexOf(layout::PlanOperand const& operand) const {
+    return operand.index.at(plan_.rank, plan_.shape.ranks);
+  }
+
+  // From where the operand's buffer begins, on any rank.
+  MSCCLPP_DEVICE std::uint64_t offsetOf(layout::PlanOperand const& operand, int which, std::uint64_t offset) const {
+    int const chunk = indexOf(operand) + which;
+    if (isScratch(operand)) {
+      auto const half = plan_.shape.doubleScratch != 0 ? (epoch_ % 2) * plan_.scratchHalf : 0;
+      return half + static_cast<unsigned>(chunk) * plan_.scratchStride + (operand.packets ? 2 * offset : offset);
+    }
+    auto const perSlice = perSliceOf(operand);
+    return static_cast<unsigned>(chunk / perSlice) * bytes_ + chunkStart(bytes_, perSlice, chunk % perSlice) + offset;
+  }
+  MSCCLPP_DEVICE std::byte* base(layout::PlanOperand const& operand, int rank) const {
+    auto* const own = isInput(operand) ? reinterpret_cast<std::byte*>(const_cast<T*>(call_.in))
+                                       : reinterpret_cast<std::byte*>(call_.out);
+    if (rank == plan_.rank) return own;
+    auto const& window = isInput(operand) ? inWindow_ : outWindow_;
+    return window.bases[rank] + (own - window.bases[plan_.rank]);
+  }
+
+  layout::WindowHandle const& inWindow_;
+  layout::WindowHandle const& outWindow_;
+  PlanCall<T> call_;
+  std::uint64_t bytes_;  // of the message
+  std::uint64_t upper_;  // of its longest chunk
+  std::uint64_t epoch_;
+  std::uint64_t windowStart_ = 0;  // of the turn, into each chunk
+  std::uint64_t window_ = ~std::uint64_t{0};
+};
+
+}  // namespace dsl_impl
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp
