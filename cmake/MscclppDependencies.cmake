@@ -93,7 +93,7 @@ endif()
 
 # Header-only; they leave no trace in what is built.
 set(mscclpp_wants_cli OFF)
-if((PROJECT_IS_TOP_LEVEL AND MSCCLPP_BUILD_BENCH) OR MSCCLPP_BUILD_TOOLS)
+if((PROJECT_IS_TOP_LEVEL AND (MSCCLPP_BUILD_BENCH OR MSCCLPP_BUILD_TESTS)) OR MSCCLPP_BUILD_TOOLS)
   set(mscclpp_wants_cli ON)
   mscclpp_require(CLI11 CLI11::CLI11 https://github.com/CLIUtils/CLI11.git v2.4.1 HEADER CLI/CLI.hpp)
 endif()

@@ -66,9 +66,9 @@ if [ -n "$deps" ]; then
   use_deps "$deps"
 fi
 
-packages=(g++ cmake ninja-build python3 libfmt-dev)
+packages=(g++ cmake ninja-build python3 libfmt-dev libcli11-dev nlohmann-json3-dev)
 [ "$test" = no ] || packages+=(doctest-dev)
-[ "$bench" = no ] || packages+=(libbenchmark-dev libcli11-dev nlohmann-json3-dev)
+[ "$bench" = no ] || packages+=(libbenchmark-dev)
 require_packages "${packages[@]}"
 
 say "configuring $build for $gpus GPU(s)"

@@ -35,11 +35,11 @@ Fifo::~Fifo() { runtime(device_.kind).releaseHost(host_); }
 
 bool Fifo::isWritten(std::uint64_t snd) const noexcept {
   bool const parity = (snd & layout::triggerParity) != 0;
-  return parity == ((taken_ / handle_.size & 1) == 0);
+  return parity == ((taken_ & handle_.size) == 0);
 }
 
 std::optional<layout::Trigger> Fifo::poll() const {
-  auto const& slot = handle_.slots[taken_ % handle_.size];
+  auto const& slot = handle_.slots[taken_ & (handle_.size - 1)];
   // The kernel shows the second half last.
   auto const snd = loadShared(&slot.snd);
   if (!isWritten(snd)) return {};

@@ -27,9 +27,10 @@ struct FifoDeviceHandle : layout::FifoHandle {
     auto const position = fetchAdd<Order::relaxed, Scope::device>(head, 1u);
     // The slot's old content has been read before this is written: the cache hands on what its writer learned.
     if (position >= load<Order::acquire, Scope::device>(tailCache) + size) awaitTail(position - size);
-    auto const parity = (position / size & 1) == 0 ? layout::triggerParity : 0;
+    // The size is a power of two.
+    auto const parity = (position & size) == 0 ? layout::triggerParity : 0;
     trigger.snd = (trigger.snd & ~layout::triggerParity) | parity;
-    storeReleaseWords4(reinterpret_cast<Words4*>(slots + position % size), bitCast<Words4>(trigger));
+    storeReleaseWords4(reinterpret_cast<Words4*>(slots + (position & (size - 1))), bitCast<Words4>(trigger));
     return position;
   }
 

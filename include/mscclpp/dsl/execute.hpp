@@ -21,8 +21,8 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
 
-template <Number T, class Op, PacketFormat P>
-class PlanRunner : public PlanMoves<T, Op, P> {
+template <Number T, class Op, PacketFormat P, class Shape = LoadedShape>
+class PlanRunner : public PlanMoves<T, Op, P, Shape> {
  public:
   MSCCLPP_DEVICE PlanRunner(layout::PlanHandle const& plan, layout::WindowHandle const& in,
                             layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op = {})
@@ -89,11 +89,11 @@ class PlanRunner : public PlanMoves<T, Op, P> {
   }
 
  private:
-  using PlanMoves<T, Op, P>::plan_;
+  using PlanMoves<T, Op, P, Shape>::plan_;
 
   MSCCLPP_DEVICE PlanRunner(layout::PlanHandle const& plan, layout::WindowHandle const& in,
                             layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op, std::uint64_t epoch)
-      : PlanMoves<T, Op, P>(plan, in, out, call, op, epoch), epoch_(epoch) {}
+      : PlanMoves<T, Op, P, Shape>(plan, in, out, call, op, epoch), epoch_(epoch) {}
 
   MSCCLPP_DEVICE static std::uint64_t beginCall(layout::PlanHandle const& plan) {
     waitForPreviousKernel();
@@ -125,7 +125,7 @@ class PlanRunner : public PlanMoves<T, Op, P> {
     auto const thread = arch::threadIndex();
     if (thread >= arch::warpSize) return;
     steps.forEachObject(step.firstObject, step.objects, [&](int i, layout::RankNumber const& object) {
-      if (static_cast<unsigned>(i) % arch::warpSize == thread) f(object.at(plan_.rank, plan_.shape.ranks));
+      if (static_cast<unsigned>(i) % arch::warpSize == thread) f(object.at(plan_.rank, this->shape().ranks));
     });
     thisWarp().sync();
   }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "mscclpp/dsl/build.hpp"
@@ -132,6 +133,18 @@ template <class P>
 inline constexpr bool isCompiled =
     dsl::detail::sliceSizes<P>.longest <= longestSlice&& dsl::detail::sliceSizes<P>.steps <= 4 * longestSlice;
 
+// Whether the kernel of P holds its steps as code.
+template <class P>
+consteval bool holdsSteps() {
+  if constexpr (!P::spec.compiled) {
+    return false;
+  } else {
+    return mscclpp::dsl::isRight<P> && isCompiled<P>;
+  }
+}
+template <class P>
+inline constexpr bool stepsAreCode = holdsSteps<P>();
+
 // One step: its operands and objects are constants to whoever asks for them.
 template <class P, int S, int I>
 struct CompiledStep {
@@ -218,6 +231,14 @@ MSCCLPP_DEVICE void runTable(Runner& runner, layout::PlanHandle const& plan) {
   runner.run(TableSteps{plan.steps + block.firstStep, plan.operands, plan.objects}, block.steps);
 }
 
+// The shape of program P as a constant, so that what is divided by it is not divided in the kernel.
+template <class P>
+struct CompiledShape {
+  static constexpr layout::PlanShape value =
+      mscclpp::dsl::shapeOf(mscclpp::dsl::build<P>(), mscclpp::dsl::detail::proofOf<P>.needsEvenChunks);
+  MSCCLPP_DEVICE static constexpr layout::PlanShape of(layout::PlanHandle const&) { return value; }
+};
+
 // What a launch must be for this context.
 MSCCLPP_DEVICE void requireShape(layout::PlanHandle const& plan) {
   require(arch::gridBlocks() == plan.shape.blocks, plan.watch, -1, std::uint64_t(layout::Misuse::blockCount),
@@ -226,13 +247,15 @@ MSCCLPP_DEVICE void requireShape(layout::PlanHandle const& plan) {
           arch::warpSize, arch::blockThreads());
 }
 
+template <class Shape = LoadedShape>
 MSCCLPP_DEVICE void requireRoom(layout::PlanHandle const& plan, std::uint64_t bytes) {
-  auto const longest = dsl::longestChunk(bytes, plan.shape.longestOf);
+  auto const shape = Shape::of(plan);
+  auto const longest = dsl::longestChunk(bytes, shape.longestOf);
   require(longest <= plan.longestChunk, plan.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes),
           plan.longestChunk, longest);
-  auto const whole = std::uint64_t{16} * static_cast<unsigned>(plan.shape.longestOf);
-  require(plan.shape.needsEvenChunks == 0 || bytes % whole == 0, plan.watch, -1,
-          std::uint64_t(layout::Misuse::unevenParts), whole, bytes);
+  auto const whole = std::uint64_t{16} * static_cast<unsigned>(shape.longestOf);
+  require(shape.needsEvenChunks == 0 || bytes % whole == 0, plan.watch, -1, std::uint64_t(layout::Misuse::unevenParts),
+          whole, bytes);
 }
 
 }  // namespace dsl_impl
@@ -246,12 +269,11 @@ MSCCLPP_DEVICE void kernel(T const* in, T* out, std::uint64_t count, layout::Pla
                            layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) {
   static_assert(!F::wholeWarp, "a program's packets are LL8 or LL16");
   dsl_impl::requireShape(plan);
-  dsl_impl::requireRoom(plan, count * sizeof(T));
+  using Shape = std::conditional_t<dsl_impl::stepsAreCode<P>, dsl_impl::CompiledShape<P>, dsl_impl::LoadedShape>;
+  dsl_impl::requireRoom<Shape>(plan, count * sizeof(T));
   if (count == 0) return waitForPreviousKernel();
-  dsl_impl::PlanRunner<T, Op, F> runner(plan, inWindow, outWindow, {in, out, count});
-  if constexpr (!P::spec.compiled) {
-    dsl_impl::runTable(runner, plan);
-  } else if constexpr (isRight<P> && dsl_impl::isCompiled<P>) {
+  dsl_impl::PlanRunner<T, Op, F, Shape> runner(plan, inWindow, outWindow, {in, out, count});
+  if constexpr (dsl_impl::stepsAreCode<P>) {
     [&]<std::size_t... S>(std::index_sequence<S...>) {
       auto const slice = [&]<int Slice>(std::integral_constant<int, Slice>) {
         constexpr auto range = mscclpp::dsl::detail::sliceRange<P, Slice>;

@@ -3,9 +3,9 @@
 // The moving steps of a lowered program, as all threads of a block carry them out, and those of ports, which one thread
 // asks the proxy for.
 //
-// Data go slot by slot: sources into registers, combined, into all targets. Neighbouring steps begin at different
-// warps, so that small ones run side by side. What a port moves is asked for by the block's first warp, which does the
-// steps that order as well: so a signal of the same channel follows the data.
+// Data go slot by slot: sources into registers, combined, into all targets. Small pieces are done by warps of their
+// own, side by side. What a port moves is asked for by the block's first warp, which does the steps that order as well:
+// so a signal of the same channel follows the data.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,12 @@ namespace dsl_impl {
 // What a moving step comes to. Known when a program is compiled in, so that its code holds no more.
 enum class MoveShape : std::uint8_t { copy, plain, packets, port };
 
-template <Number T, class Op, PacketFormat P>
-class PlanMoves : public PlanPlaces<T> {
+template <Number T, class Op, PacketFormat P, class Shape>
+class PlanMoves : public PlanPlaces<T, Shape> {
  public:
   MSCCLPP_DEVICE PlanMoves(layout::PlanHandle const& plan, layout::WindowHandle const& in,
                            layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op, std::uint64_t epoch)
-      : PlanPlaces<T>(plan, in, out, call, epoch), op_(op), flag_(packetFlag(epoch)) {}
+      : PlanPlaces<T, Shape>(plan, in, out, call, epoch), op_(op), flag_(packetFlag(epoch)) {}
 
   template <MoveShape M, class Steps>
   MSCCLPP_DEVICE void move(Steps const& steps, layout::PlanStep const& step) {
@@ -42,16 +42,14 @@ class PlanMoves : public PlanPlaces<T> {
       thisWarp().sync();
     } else {
       constexpr bool packets = M == MoveShape::packets;
-      auto const threads = arch::blockThreads();
-      auto const shift = (step.lead * arch::warpSize) % threads;
-      auto const thread = arch::threadIndex() + shift;
-      auto const group = threadRange(thread < threads ? thread : thread - threads, threads);
       for (int chunk = 0; chunk < step.chunks; ++chunk) {
         auto const piece = this->pieceOf(steps, step, chunk);
         // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
         if (piece.empty || (piece.bytes == 0 && !packets)) continue;
+        auto const slots = packets ? packetSlots(piece) : ceilDiv<std::uint64_t>(piece.bytes, 16);
+        auto const group = threadsFor(slots);
         if constexpr (packets) {
-          combine<P, 1>(steps, step, group, chunk, piece, packetSlots(piece));
+          combine<P, 1>(steps, step, group, chunk, piece, slots);
         } else if constexpr (M == MoveShape::copy) {
           std::byte* ends[2];
           steps.forEachOperand(step.firstOperand, 2, [&](int i, layout::PlanOperand const& operand) {
@@ -59,14 +57,14 @@ class PlanMoves : public PlanPlaces<T> {
           });
           copy(group, ends[1], ends[0], piece.bytes);
         } else {
-          combine<PlainSlots, 4>(steps, step, group, chunk, piece, ceilDiv<std::uint64_t>(piece.bytes, 16));
+          combine<PlainSlots, 4>(steps, step, group, chunk, piece, slots);
         }
       }
     }
   }
 
  protected:
-  using PlanPlaces<T>::plan_;
+  using PlanPlaces<T, Shape>::plan_;
 
  private:
   struct PlainSlots {
@@ -78,12 +76,24 @@ class PlanMoves : public PlanPlaces<T> {
     return ceilDiv<std::uint64_t>(piece.bytes == 0 ? 1 : piece.bytes, P::words * 4);
   }
 
+  // All threads of the block, counted from where those of the piece before it end, if that left any without work.
+  MSCCLPP_DEVICE ThreadRange threadsFor(std::uint64_t slots) {
+    auto const threads = arch::blockThreads();
+    auto const thread = arch::threadIndex() + threads - first_;
+    auto const group = threadRange(thread < threads ? thread : thread - threads, threads);
+    if (slots < threads) {
+      first_ += roundUp(static_cast<unsigned>(slots), arch::warpSize);
+      if (first_ >= threads) first_ -= threads;
+    }
+    return group;
+  }
+
   // One source and one target, both plain or both packets, which are moved as they are.
   template <class Steps>
   MSCCLPP_DEVICE void askPort(Steps const& steps, layout::PlanStep const& step) const {
     int channel = 0;
     steps.forEachObject(step.firstObject, 1, [&](int, layout::RankNumber const& object) {
-      channel = object.at(plan_.rank, plan_.shape.ranks);
+      channel = object.at(plan_.rank, this->shape().ranks);
     });
     BasePortChannelDeviceHandle const port(plan_.ports[channel]);
     for (int chunk = 0; chunk < step.chunks; ++chunk) {
@@ -137,7 +147,7 @@ class PlanMoves : public PlanPlaces<T> {
         MSCCLPP_UNROLL
         for (unsigned i = 0; i < Batch; ++i) {
           if (step.concludes && static_cast<dsl::ReduceKind>(step.reduce) == dsl::ReduceKind::asCalled) {
-            int const ranks = plan_.shape.ranks;
+            int const ranks = this->shape().ranks;
             totals[i] = map(totals[i], [this, ranks](Accumulator total) { return op_.finish(total, ranks); });
           }
           values[i] = pack(convert<T>(totals[i]));
@@ -186,6 +196,7 @@ class PlanMoves : public PlanPlaces<T> {
   }
 
   Op op_;
+  unsigned first_ = 0;  // thread that is to do the next piece's first slot
   std::uint32_t flag_;
 };
 

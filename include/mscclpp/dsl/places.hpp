@@ -46,13 +46,21 @@ struct Piece {
   bool empty;  // a share that has not even the one slot of packets that is sent where there is no data
 };
 
-template <class T>
+// The shape of a plan, from its handle; a program that is compiled in has one that is a constant.
+struct LoadedShape {
+  MSCCLPP_DEVICE static layout::PlanShape const& of(layout::PlanHandle const& plan) { return plan.shape; }
+};
+
+template <class T, class Shape>
 class PlanPlaces {
  public:
   MSCCLPP_DEVICE PlanPlaces(layout::PlanHandle const& plan, layout::WindowHandle const& in,
                             layout::WindowHandle const& out, PlanCall<T> const& call, std::uint64_t epoch)
       : plan_(plan), inWindow_(in), outWindow_(out), call_(call), bytes_(call.count * sizeof(T)), epoch_(epoch) {
-    upper_ = dsl::longestChunk(bytes_, plan.shape.longestOf);
+    upper_ = dsl::longestChunk(bytes_, shape().longestOf);
+    inputChunks_ = chunksOf(bytes_, shape().inputPerSlice);
+    outputChunks_ =
+        shape().inputPerSlice == shape().outputPerSlice ? inputChunks_ : chunksOf(bytes_, shape().outputPerSlice);
   }
 
   // ---- turns of loops -----------------------------------------------------------------------------------------------
@@ -109,27 +117,38 @@ class PlanPlaces {
   }
 
  protected:
+  MSCCLPP_DEVICE decltype(auto) shape() const { return Shape::of(plan_); }
+
   layout::PlanHandle const& plan_;
 
  private:
+  // How a slice is cut, in units of 16 bytes: the first `longer` chunks are one unit longer. Divided once, not wherever
+  // a chunk is looked for.
+  struct Chunking {
+    std::uint64_t each, longer;
+  };
+  MSCCLPP_DEVICE static Chunking chunksOf(std::uint64_t bytes, int perSlice) {
+    auto const units = ceilDiv<std::uint64_t>(bytes, 16);
+    auto const each = units / static_cast<unsigned>(perSlice);
+    return {each, units - each * static_cast<unsigned>(perSlice)};
+  }
   // Bytes that one turn takes of one chunk.
   MSCCLPP_DEVICE static std::uint64_t windowOf(layout::PlanStep const& loop) {
     auto const each = loop.unitBytes / static_cast<unsigned>(loop.loopChunks) / 16 * 16;
     return each == 0 ? 16 : each;
   }
-  MSCCLPP_DEVICE static std::uint64_t chunkStart(std::uint64_t bytes, int perSlice, int chunk) {
-    auto const units = ceilDiv<std::uint64_t>(bytes, 16);
-    auto const each = units / static_cast<unsigned>(perSlice), longer = units % static_cast<unsigned>(perSlice);
+  // `chunk` of a slice.
+  MSCCLPP_DEVICE std::uint64_t chunkStart(layout::PlanOperand const& operand, int chunk) const {
+    auto const& cut = isInput(operand) ? inputChunks_ : outputChunks_;
     auto const c = static_cast<unsigned>(chunk);
-    return minimum((each * c + minimum<std::uint64_t>(c, longer)) * 16, bytes);
+    return minimum((cut.each * c + minimum<std::uint64_t>(c, cut.longer)) * 16, bytes_);
   }
   MSCCLPP_DEVICE std::uint64_t chunkBytes(layout::PlanOperand const& operand, int chunk) const {
-    auto const perSlice = perSliceOf(operand);
-    auto const c = chunk % perSlice;
-    return chunkStart(bytes_, perSlice, c + 1) - chunkStart(bytes_, perSlice, c);
+    auto const c = chunk % perSliceOf(operand);
+    return chunkStart(operand, c + 1) - chunkStart(operand, c);
   }
   MSCCLPP_DEVICE int perSliceOf(layout::PlanOperand const& operand) const {
-    return isInput(operand) ? plan_.shape.inputPerSlice : plan_.shape.outputPerSlice;
+    return isInput(operand) ? shape().inputPerSlice : shape().outputPerSlice;
   }
   MSCCLPP_DEVICE static bool isInput(layout::PlanOperand const& operand) {
     return static_cast<dsl::BufferKind>(operand.buffer) == dsl::BufferKind::input;
@@ -138,21 +157,21 @@ class PlanPlaces {
     return static_cast<dsl::BufferKind>(operand.buffer) == dsl::BufferKind::scratch;
   }
   MSCCLPP_DEVICE int rankOf(layout::PlanOperand const& operand) const {
-    return operand.rank.at(plan_.rank, plan_.shape.ranks);
+    return operand.rank.at(plan_.rank, shape().ranks);
   }
   MSCCLPP_DEVICE int indexOf(layout::PlanOperand const& operand) const {
-    return operand.index.at(plan_.rank, plan_.shape.ranks);
+    return operand.index.at(plan_.rank, shape().ranks);
   }
 
   // From where the operand's buffer begins, on any rank.
   MSCCLPP_DEVICE std::uint64_t offsetOf(layout::PlanOperand const& operand, int which, std::uint64_t offset) const {
     int const chunk = indexOf(operand) + which;
     if (isScratch(operand)) {
-      auto const half = plan_.shape.doubleScratch != 0 ? (epoch_ % 2) * plan_.scratchHalf : 0;
+      auto const half = shape().doubleScratch != 0 ? (epoch_ % 2) * plan_.scratchHalf : 0;
       return half + static_cast<unsigned>(chunk) * plan_.scratchStride + (operand.packets ? 2 * offset : offset);
     }
     auto const perSlice = perSliceOf(operand);
-    return static_cast<unsigned>(chunk / perSlice) * bytes_ + chunkStart(bytes_, perSlice, chunk % perSlice) + offset;
+    return static_cast<unsigned>(chunk / perSlice) * bytes_ + chunkStart(operand, chunk % perSlice) + offset;
   }
   MSCCLPP_DEVICE std::byte* base(layout::PlanOperand const& operand, int rank) const {
     auto* const own = isInput(operand) ? reinterpret_cast<std::byte*>(const_cast<T*>(call_.in))
@@ -167,6 +186,7 @@ class PlanPlaces {
   PlanCall<T> call_;
   std::uint64_t bytes_;  // of the message
   std::uint64_t upper_;  // of its longest chunk
+  Chunking inputChunks_, outputChunks_;
   std::uint64_t epoch_;
   std::uint64_t windowStart_ = 0;  // of the turn, into each chunk
   std::uint64_t window_ = ~std::uint64_t{0};

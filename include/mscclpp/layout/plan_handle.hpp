@@ -52,7 +52,6 @@ struct PlanStep {
   std::uint8_t link;  // dsl::ChannelKind: a port's step is its proxy's to do
   std::uint8_t reduce;
   bool concludes;            // a reduction whose result holds every rank's contribution
-  std::uint8_t lead;         // move: warps by which it is shifted against the block's first, see dsl/execute.hpp
   std::int32_t chunks;       // move
   std::int32_t part, parts;  // move
   std::int32_t firstOperand, sources, targets;
