@@ -70,6 +70,10 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
     fail(ErrorCode::invalidUsage, "rank {}: program '{}' is for {} ranks, the communicator has {}", rank,
          program.name.str(), program.size(), communicator.size());
   }
+  if (maxBytes > largestMessage) {
+    fail(ErrorCode::invalidUsage, "rank {}: a context of program '{}' for messages of {} bytes; {} are possible", rank,
+         program.name.str(), maxBytes, largestMessage);
+  }
   requireRunnable(rank, program);
   handle_.rank = rank;
   handle_.shape = shapeOf(program, verdict.needsEvenChunks);

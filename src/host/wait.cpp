@@ -74,8 +74,10 @@ void storeShared(std::uint32_t* word, std::uint32_t value) {
 void hostIdle(std::function<bool()> const& ready, bool busy, std::uint32_t who, std::uint64_t waitsFor,
               unsigned rounds) {
   if (installedWords != nullptr) return installedWords->idle(ready, busy, who, waitsFor, rounds);
+  constexpr unsigned eager = 1u << 8;        // what comes soon is noticed without the pause, which takes 50 ns
   constexpr unsigned spins = 1u << 14;       // some 100 us
   constexpr unsigned yields = spins * 1024;  // tenths of a second; then whoever asks next waits some 50 us longer
+  if (rounds < eager) return;
   if (rounds < spins) return spinPause();
   if (rounds < yields || busy) return std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::microseconds(50));

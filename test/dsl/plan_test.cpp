@@ -126,6 +126,13 @@ TEST_CASE("calls that do not fit are refused") {
          "at most 1024");
     says(refusal(minimumExecutor, {.in = x, .out = x, .inBytes = 256, .outBytes = 256}),
          "reduces by min, the call asks for sum");
+    std::string tooLong;
+    try {
+      dsl::PlanExecutor const any(rank.communicator, plan, std::uint64_t{1} << 40);
+    } catch (Error const& error) {
+      tooLong = error.what();
+    }
+    says(tooLong, "for messages of 1099511627776 bytes; 68719476720 are possible");
     rank.communicator.bootstrap()->barrier();
   });
   auto wrong = asPlan<SimpleAllGather>();

@@ -26,7 +26,7 @@ struct FifoDeviceHandle : layout::FifoHandle {
   MSCCLPP_DEVICE std::uint64_t push(layout::Trigger trigger) const {
     auto const position = fetchAdd<Order::relaxed, Scope::device>(head, 1u);
     // The slot's old content has been read before this is written: the cache hands on what its writer learned.
-    if (position >= load<Order::acquire, Scope::device>(tailCache) + size) awaitTail(position - size);
+    if (position >= load<Order::acquire, Scope::device>(tailCache) + size) makeRoom(position);
     // The size is a power of two.
     auto const parity = (position & size) == 0 ? layout::triggerParity : 0;
     trigger.snd = (trigger.snd & ~layout::triggerParity) | parity;
@@ -41,13 +41,18 @@ struct FifoDeviceHandle : layout::FifoHandle {
   MSCCLPP_DEVICE void sync(std::uint64_t position) const { awaitTail(position); }
 
  private:
-  MSCCLPP_COLD_DEVICE void awaitTail(std::uint64_t position) const {
+  // Returns once the proxy has taken the trigger at that position, and how many it has taken.
+  MSCCLPP_DEVICE std::uint64_t awaitTail(std::uint64_t position) const {
     std::uint64_t found = 0;
     mscclpp::poll(watch, {layout::WaitKind::proxy, -1, proxy, position + 1}, [&](std::uint64_t& seen) {
       seen = found = load<Order::acquire, Scope::system>(tail);
       return found > position;
     });
-    store<Order::release, Scope::device>(tailCache, found);
+    return found;
+  }
+  // Until the slot of `position` is free; all who push learn it. sync() tells nobody: that would cost it a release.
+  MSCCLPP_COLD_DEVICE void makeRoom(std::uint64_t position) const {
+    store<Order::release, Scope::device>(tailCache, awaitTail(position - size));
   }
 };
 

@@ -24,6 +24,9 @@ struct Slice {
   std::vector<RankNumber> objects = {};
 };
 
+// Kernels count a message's units of 16 bytes in 32 bits.
+inline constexpr std::uint64_t largestMessage = (std::uint64_t{1} << 36) - 16;
+
 // Bytes of the longest chunk of a message.
 MSCCLPP_HOST_DEVICE constexpr std::uint64_t longestChunk(std::uint64_t bytes, int chunks) {
   return ceilDiv<std::uint64_t>(ceilDiv<std::uint64_t>(bytes, 16), static_cast<unsigned>(chunks)) * 16;
@@ -88,6 +91,7 @@ class Lowering {
     Slice slice;
     slice.rank = rank;
     slice.block = block;
+    int lead = 0;
     auto const& mine = program_.ranks[static_cast<std::size_t>(rank)];
     if (block >= static_cast<int>(mine.blocks.size())) return slice;
     auto const& steps = mine.blocks[static_cast<std::size_t>(block)].steps;
@@ -112,6 +116,7 @@ class Lowering {
       made.objects = named ? static_cast<std::int32_t>(step.objects.size()) : 0;
       if (step.kind == StepKind::move) {
         made.chunks = step.sources[0].count;
+        made.lead = static_cast<std::uint8_t>(lead++ % 256);
         for (auto const* operands : {&step.sources, &step.targets}) {
           for (auto const& chunks : *operands) {
             auto const place = program_.canonical(chunks);
@@ -123,6 +128,7 @@ class Lowering {
       for (int i = 0; i < made.objects; ++i) {
         slice.objects.push_back(fixedNumber(step.objects[static_cast<std::size_t>(i)]));
       }
+      if (step.kind == StepKind::sync || step.kind == StepKind::barrier) lead = 0;
       if (step.kind == StepKind::loopBegin) loop = s;
       if (step.kind == StepKind::loopEnd) slice.steps[static_cast<std::size_t>(loop)].loopEnd = s;
       slice.steps.push_back(made);

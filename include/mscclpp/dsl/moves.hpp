@@ -3,9 +3,10 @@
 // The moving steps of a lowered program, as all threads of a block carry them out, and those of ports, which one thread
 // asks the proxy for.
 //
-// Data go slot by slot: sources into registers, combined, into all targets. Small pieces are done by warps of their
-// own, side by side. What a port moves is asked for by the block's first warp, which does the steps that order as well:
-// so a signal of the same channel follows the data.
+// Data go slot by slot: sources into registers, combined, into all targets. Neighbouring steps begin at different
+// warps, and small chunks of a step are done by warps of their own, so that they run side by side. What a port moves is
+// asked for by the block's first warp, which does the steps that order as well: so a signal of the same channel follows
+// the data.
 #pragma once
 
 #include <cstdint>
@@ -42,12 +43,13 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       thisWarp().sync();
     } else {
       constexpr bool packets = M == MoveShape::packets;
+      auto first = step.lead * arch::warpSize % arch::blockThreads();
       for (int chunk = 0; chunk < step.chunks; ++chunk) {
         auto const piece = this->pieceOf(steps, step, chunk);
         // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
         if (piece.empty || (piece.bytes == 0 && !packets)) continue;
         auto const slots = packets ? packetSlots(piece) : ceilDiv<std::uint64_t>(piece.bytes, 16);
-        auto const group = threadsFor(slots);
+        auto const group = threadsFrom(first, slots);
         if constexpr (packets) {
           combine<P, 1>(steps, step, group, chunk, piece, slots);
         } else if constexpr (M == MoveShape::copy) {
@@ -76,14 +78,15 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     return ceilDiv<std::uint64_t>(piece.bytes == 0 ? 1 : piece.bytes, P::words * 4);
   }
 
-  // All threads of the block, counted from where those of the piece before it end, if that left any without work.
-  MSCCLPP_DEVICE ThreadRange threadsFor(std::uint64_t slots) {
+  // All threads of the block, counted from thread `first`, which then is the next piece's, if this one leaves threads
+  // without work.
+  MSCCLPP_DEVICE static ThreadRange threadsFrom(unsigned& first, std::uint64_t slots) {
     auto const threads = arch::blockThreads();
-    auto const thread = arch::threadIndex() + threads - first_;
+    auto const thread = arch::threadIndex() + threads - first;
     auto const group = threadRange(thread < threads ? thread : thread - threads, threads);
     if (slots < threads) {
-      first_ += roundUp(static_cast<unsigned>(slots), arch::warpSize);
-      if (first_ >= threads) first_ -= threads;
+      first += roundUp(static_cast<unsigned>(slots), arch::warpSize);
+      if (first >= threads) first -= threads;
     }
     return group;
   }
@@ -196,7 +199,6 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   }
 
   Op op_;
-  unsigned first_ = 0;  // thread that is to do the next piece's first slot
   std::uint32_t flag_;
 };
 

@@ -84,9 +84,11 @@ class PlanPlaces {
   template <class Steps>
   MSCCLPP_DEVICE Piece pieceOf(Steps const& steps, layout::PlanStep const& step, int chunk) const {
     std::uint64_t bytes = upper_;
+    bool known = false;
     steps.forEachOperand(step.firstOperand, step.sources + step.targets, [&](int, layout::PlanOperand const& operand) {
-      if (isScratch(operand)) return;
-      bytes = minimum(bytes, chunkBytes(operand, indexOf(operand) + chunk));
+      if (known || isScratch(operand)) return;
+      bytes = chunkBytes(operand, indexOf(operand) + chunk);
+      known = true;
     });
     bytes = windowStart_ < bytes ? minimum(bytes - windowStart_, window_) : 0;
     auto start = windowStart_;
@@ -123,12 +125,12 @@ class PlanPlaces {
 
  private:
   // How a slice is cut, in units of 16 bytes: the first `longer` chunks are one unit longer. Divided once, not wherever
-  // a chunk is looked for.
+  // a chunk is looked for, and in 32 bits: see dsl::largestMessage.
   struct Chunking {
-    std::uint64_t each, longer;
+    std::uint32_t each, longer;
   };
   MSCCLPP_DEVICE static Chunking chunksOf(std::uint64_t bytes, int perSlice) {
-    auto const units = ceilDiv<std::uint64_t>(bytes, 16);
+    auto const units = static_cast<std::uint32_t>(ceilDiv<std::uint64_t>(bytes, 16));
     auto const each = units / static_cast<unsigned>(perSlice);
     return {each, units - each * static_cast<unsigned>(perSlice)};
   }
@@ -141,7 +143,7 @@ class PlanPlaces {
   MSCCLPP_DEVICE std::uint64_t chunkStart(layout::PlanOperand const& operand, int chunk) const {
     auto const& cut = isInput(operand) ? inputChunks_ : outputChunks_;
     auto const c = static_cast<unsigned>(chunk);
-    return minimum((cut.each * c + minimum<std::uint64_t>(c, cut.longer)) * 16, bytes_);
+    return minimum(std::uint64_t{cut.each * c + minimum(c, cut.longer)} * 16, bytes_);
   }
   MSCCLPP_DEVICE std::uint64_t chunkBytes(layout::PlanOperand const& operand, int chunk) const {
     auto const c = chunk % perSliceOf(operand);

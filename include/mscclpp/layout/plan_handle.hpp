@@ -52,6 +52,7 @@ struct PlanStep {
   std::uint8_t link;  // dsl::ChannelKind: a port's step is its proxy's to do
   std::uint8_t reduce;
   bool concludes;            // a reduction whose result holds every rank's contribution
+  std::uint8_t lead;         // move: the block's warp that it begins with, see dsl/moves.hpp
   std::int32_t chunks;       // move
   std::int32_t part, parts;  // move
   std::int32_t firstOperand, sources, targets;
