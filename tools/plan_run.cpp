@@ -18,6 +18,7 @@
 #include "mscclpp/dsl/lower.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
+#include "mscclpp/host/multicast.hpp"
 #include "mscclpp/host/ranks.hpp"
 
 namespace mscclpp::tools {
@@ -66,6 +67,20 @@ bool agree(T actual, T expected, ReduceOp op, int ranks) {
   }
 }
 
+// Whether the ranks' buffers get multicast addresses, for plans with switch channels.
+bool wantsMulticast(Communicator const& communicator, dsl::Program const& program) {
+  std::vector<std::uint8_t> can(static_cast<std::size_t>(communicator.size()));
+  can[static_cast<std::size_t>(communicator.rank())] = isNvlsSupported(communicator.device());
+  communicator.bootstrap()->allGather(can.data(), sizeof can[0]);
+  if (std::find(can.begin(), can.end(), std::uint8_t{0}) != can.end()) return false;
+  for (auto const& rank : program.ranks) {
+    for (auto const& channel : rank.channels) {
+      if (channel.kind == dsl::ChannelKind::switched) return true;
+    }
+  }
+  return false;
+}
+
 struct ChunkRange {
   std::size_t first = 0, count = 0;  // elements
 };
@@ -93,13 +108,15 @@ class RankBuffers {
     inCount_ = count_ * inSlices;
     outCount_ = count_ * outSlices;
     auto const larger = std::max(inCount_, outCount_) + guardBytes / sizeof(T);
-    memory_[0] = GpuBuffer<T>(communicator.device(), larger);
+    bool const multicast = wantsMulticast(communicator, program_);
+    auto const kind = multicast ? MemoryKind::shareable : MemoryKind::standard;
+    memory_[0] = GpuBuffer<T>(communicator.device(), larger, kind);
     in_ = out_ = memory_[0].data();
-    windows_.emplace_back(communicator, memory_[0].data(), memory_[0].bytes());
+    windows_.emplace_back(communicator, memory_[0].data(), memory_[0].bytes(), std::vector<int>{}, multicast);
     if (!program_.inPlace) {
-      memory_[1] = GpuBuffer<T>(communicator.device(), larger);
+      memory_[1] = GpuBuffer<T>(communicator.device(), larger, kind);
       out_ = memory_[1].data();
-      windows_.emplace_back(communicator, memory_[1].data(), memory_[1].bytes());
+      windows_.emplace_back(communicator, memory_[1].data(), memory_[1].bytes(), std::vector<int>{}, multicast);
     } else if (inCount_ != outCount_) {
       (inCount_ < outCount_ ? in_ : out_) += static_cast<std::size_t>(communicator.rank()) * count_;
     }

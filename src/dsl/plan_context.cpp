@@ -44,14 +44,21 @@ std::size_t append(std::vector<std::byte>& bytes, std::vector<T> const& items) {
   return at;
 }
 
-void requireRunnable(int rank, Program const& program) {
-  for (auto const& channel : program.ranks[static_cast<std::size_t>(rank)].channels) {
-    if (channel.kind != ChannelKind::switched) continue;
-    fail(ErrorCode::unsupported,
-         "rank {}: program '{}' uses a switch channel; programs of memory and port channels run, those of switch "
-         "channels are verified and written only",
-         rank, program.name.str());
+// Whether a switch reads or writes scratch.
+bool wantsMulticastScratch(Program const& program) {
+  for (auto const& rank : program.ranks) {
+    for (auto const& channel : rank.channels) {
+      if (channel.kind == ChannelKind::switched && channel.buffer == BufferKind::scratch) return true;
+    }
   }
+  return false;
+}
+
+bool allHaveMulticast(Communicator const& communicator) {
+  std::vector<std::uint8_t> can(static_cast<std::size_t>(communicator.size()));
+  can[static_cast<std::size_t>(communicator.rank())] = isNvlsSupported(communicator.device());
+  communicator.bootstrap()->allGather(can.data(), sizeof can[0]);
+  return std::find(can.begin(), can.end(), std::uint8_t{0}) == can.end();
 }
 
 }  // namespace
@@ -74,7 +81,6 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
     fail(ErrorCode::invalidUsage, "rank {}: a context of program '{}' for messages of {} bytes; {} are possible", rank,
          program.name.str(), maxBytes, largestMessage);
   }
-  requireRunnable(rank, program);
   handle_.rank = rank;
   handle_.shape = shapeOf(program, verdict.needsEvenChunks);
   handle_.watch = communicator.watch();
@@ -88,7 +94,8 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
 
 void PlanContext::share(Communicator const& communicator, Program const& program) {
   auto const at = layoutOf(program, handle_.shape, maxBytes_);
-  shared_ = DeviceMemory(communicator.device(), at.bytes);
+  bool const multicast = wantsMulticastScratch(program) && allHaveMulticast(communicator);
+  shared_ = DeviceMemory(communicator.device(), at.bytes, multicast ? MemoryKind::shareable : MemoryKind::standard);
   bool const ports = usesPorts(program);
   mapped_ = communicator.exchangeMemory(
       ports ? communicator.registerMemory(shared_.data(), at.bytes, communicator.transports())
@@ -108,6 +115,10 @@ void PlanContext::share(Communicator const& communicator, Program const& program
     if (communicator.reaches(static_cast<int>(r))) handle_.scratch[r] = mapped_[r].data() + at.scratch;
   }
   handle_.scratchStart = at.scratch;
+  if (multicast) {
+    multicast_.emplace(communicator, shared_.data(), at.bytes);
+    handle_.scratchMulticast = multicast_->address() + at.scratch;
+  }
   std::fill(std::begin(handle_.portMemories), std::end(handle_.portMemories), layout::noPortMemory);
   if (!ports) return;
   ports_ = std::make_shared<PlanPorts>(communicator, program, mapped_);

@@ -4,75 +4,13 @@
 // beside memory channels, with data in windows and without.
 #include <doctest/doctest.h>
 
+#include "dsl/channel_programs.hpp"
 #include "dsl/run.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 
 using namespace dsl_test;
 
 namespace {
-
-// Each rank puts its part to all others, a block for each. In place.
-template <int Ranks>
-struct PortAllGather {
-  static constexpr dsl::Spec spec{
-      .name = "port_allgather", .collective = dsl::allGather(Ranks), .inPlace = true, .threads = 64};
-  static constexpr void define(dsl::Builder& p) {
-    for (int rank = 0; rank < Ranks; ++rank) {
-      for (int to = 1; to < Ranks; ++to) {
-        int const peer = (rank + to) % Ranks, tb = to - 1;
-        auto channel = p.portChannel(peer, rank);
-        channel.signal({.tb = tb});  // the call has begun here: come in
-        channel.wait({.tb = tb, .dataSync = dsl::after});
-        channel.putWithSignalAndFlush(p.rank(peer).output()[rank], p.rank(rank).output()[rank], {.tb = tb});
-        channel.wait({.tb = tb, .dataSync = dsl::after});
-      }
-    }
-  }
-};
-
-// Each rank sends packets of its input to the other, out of its own scratch, and reduces those that come.
-struct PortPackets {
-  static constexpr dsl::Spec spec{.name = "port_packets",
-                                  .collective = dsl::allReduce(2),
-                                  .inPlace = true,
-                                  .protocol = dsl::Protocol::lowLatency,
-                                  .doubleScratch = true,
-                                  .threads = 64};
-  static constexpr void define(dsl::Builder& p) {
-    dsl::BufferRef const scratch[] = {p.rank(0).scratch(4), p.rank(1).scratch(4)};
-    for (int rank = 0; rank < 2; ++rank) {
-      auto const self = p.rank(rank);
-      int const peer = 1 - rank;
-      auto channel = p.portChannel(peer, rank);
-      self.copyPackets(scratch[rank](2, 2), self.input()(0, 2));
-      channel.putPackets(scratch[peer](0, 2), scratch[rank](2, 2), {.dataSync = dsl::before});
-      self.reducePackets(self.output()(0, 2), self.input()(0, 2), {scratch[rank](0, 2)});
-      channel.flush();
-    }
-  }
-};
-
-// Rank r's input goes to rank r + 1 in turns, through scratch of the receiver; two memory channels say who may write.
-struct PortPipeline {
-  static constexpr dsl::Spec spec{.name = "port_pipeline", .collective = dsl::sendReceive(2), .threads = 64};
-  static constexpr void define(dsl::Builder& p) {
-    dsl::BufferRef const scratch[] = {p.rank(0).scratch(1), p.rank(1).scratch(1)};
-    for (int rank = 0; rank < 2; ++rank) {
-      auto const self = p.rank(rank);
-      int const peer = 1 - rank;
-      auto data = p.portChannel(peer, rank);
-      auto ready = p.memoryChannel(peer, rank);
-      p.loop(256, 1, [&] {
-        ready.signal({.relaxed = true});
-        ready.wait({.relaxed = true, .dataSync = dsl::after});
-        data.putWithSignalAndFlush(scratch[peer][0], self.input()[0]);
-        data.wait({.dataSync = dsl::after});
-        self.copy(self.output()[0], scratch[rank][0]);
-        self.sync(0);
-      });
-    }
-  }
-};
 
 template <class P>
 dsl::Program asPlan() {

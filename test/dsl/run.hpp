@@ -77,6 +77,7 @@ struct RunCase {
   std::vector<std::size_t> counts = {1000, 7, 1, 333};
   std::size_t offset = 0;
   std::uint64_t seed = 1;
+  bool multicast = false;  // buffers have multicast addresses, where the machine has such
 };
 
 // `start(in, out, count, inWindow, outWindow)` starts one call.
@@ -98,7 +99,10 @@ void checkRankCalls(Rank& rank, dsl::Program const& program, RunCase const& test
     ++number;
     auto const inCount = count * slices(true), outCount = count * slices(false);
     auto const larger = std::max(inCount, outCount) + test.offset + 8;
-    Call call{GpuBuffer<T>(rank.device, larger), GpuBuffer<T>(rank.device, larger), {}, nullptr, nullptr, {}};
+    bool const multicast = test.multicast && isNvlsSupported(rank.device);
+    auto const memory = multicast ? MemoryKind::shareable : MemoryKind::standard;
+    Call call{
+        GpuBuffer<T>(rank.device, larger, memory), GpuBuffer<T>(rank.device, larger, memory), {}, nullptr, nullptr, {}};
     call.in.fill(0x5a);
     call.out.fill(0x5a);
     auto& target = program.inPlace ? call.in : call.out;
@@ -118,8 +122,8 @@ void checkRankCalls(Rank& rank, dsl::Program const& program, RunCase const& test
         std::vector<T>(call.expected.begin() + outOffset,
                        call.expected.begin() + outOffset + static_cast<std::ptrdiff_t>(outCount)));
     std::copy(result.begin(), result.end(), call.expected.begin() + outOffset);
-    call.windows.emplace_back(rank.communicator, call.in.data(), call.in.bytes());
-    call.windows.emplace_back(rank.communicator, call.out.data(), call.out.bytes());
+    call.windows.emplace_back(rank.communicator, call.in.data(), call.in.bytes(), std::vector<int>{}, multicast);
+    call.windows.emplace_back(rank.communicator, call.out.data(), call.out.bytes(), std::vector<int>{}, multicast);
     calls.push_back(std::move(call));
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {

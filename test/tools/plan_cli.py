@@ -135,6 +135,13 @@ class Run(Plans):
         self.runs("pipelined.json", 2 * 2 * 4096, "--size=4K", "--dtype=float8_e4m3")
         self.runs("reduce_scatter.json", 4 * 2 * 256, "--size=4K", "--threads=32", "--op=prod")
 
+    def test_port_and_switch_channels(self):
+        self.runs("port.json", 2 * 2 * 1024, "--size=4K")
+        self.runs("switch.json", 2 * 2 * 1024, "--size=4K", "--in-place")
+        self.runs("switch.json", 2 * 2 * 4096, "--size=4K", "--dtype=int8", "--op=avg")
+        out = self.right("check", self.path("port.json"))
+        self.assertIn("2 port channels", out)
+
     def test_what_demands_nothing_is_run_and_not_compared(self):
         result = self.run_command("run", self.path("custom.json"), "--size=4K")
         self.assertEqual(result.returncode, RIGHT, result.stdout + result.stderr)

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <string>
 
+#include "dsl/channel_programs.hpp"
 #include "dsl/programs.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 
@@ -25,6 +26,8 @@ int main(int argc, char** argv) {
   write("all_to_all", dsl::build<ScratchAllToAll<2>>());
   write("reduce_scatter", dsl::build<TwoLevelReduceScatter>());
   write("pipelined", dsl::build<PipelinedSendReceive>());
+  write("port", dsl::build<PortAllGather<2>>());
+  write("switch", dsl::build<SwitchAllReduce<2>>());
   auto wrong = gather;
   wrong.ranks[0].blocks[0].steps.pop_back();
   wrong.ranks[0].blocks[0].steps.pop_back();

@@ -83,6 +83,20 @@ constexpr RankNumber ruleFor(std::vector<int> const& values, bool& found) {
   return fixedNumber(values[0]);
 }
 
+// Whether these are the same chunks, of every rank's memory once: what the switch reads and writes at once.
+constexpr bool areEverybodys(Program const& program, std::vector<Chunks> const& operands) {
+  if (static_cast<int>(operands.size()) != program.size()) return false;
+  std::vector<bool> seen(operands.size(), false);
+  auto const first = program.canonical(operands[0]);
+  for (auto const& chunks : operands) {
+    auto const place = program.canonical(chunks);
+    auto const rank = static_cast<std::size_t>(place.rank);
+    if (place.packets || seen[rank] || place.buffer != first.buffer || place.index != first.index) return false;
+    seen[rank] = true;
+  }
+  return true;
+}
+
 class Lowering {
  public:
   constexpr explicit Lowering(Program const& program) : program_(program) {}
@@ -116,6 +130,10 @@ class Lowering {
       made.objects = named ? static_cast<std::int32_t>(step.objects.size()) : 0;
       if (step.kind == StepKind::move) {
         made.chunks = step.sources[0].count;
+        if (step.link == ChannelKind::switched) {
+          made.everybody = static_cast<std::uint8_t>((areEverybodys(program_, step.sources) ? 1 : 0) +
+                                                     (areEverybodys(program_, step.targets) ? 2 : 0));
+        }
         made.lead = static_cast<std::uint8_t>(lead++ % 256);
         for (auto const* operands : {&step.sources, &step.targets}) {
           for (auto const& chunks : *operands) {
@@ -172,10 +190,10 @@ class Lowering {
     }
     for (std::size_t s = 0; s < a.steps.size(); ++s) {
       auto const &x = a.steps[s], &y = b.steps[s];
-      if (x.kind != y.kind || x.link != y.link || x.reduce != y.reduce || x.concludes != y.concludes ||
-          x.chunks != y.chunks || x.part != y.part || x.parts != y.parts || x.sources != y.sources ||
-          x.targets != y.targets || x.objects != y.objects || x.blocks != y.blocks || x.loopChunks != y.loopChunks ||
-          x.unitBytes != y.unitBytes) {
+      if (x.kind != y.kind || x.link != y.link || x.everybody != y.everybody || x.reduce != y.reduce ||
+          x.concludes != y.concludes || x.chunks != y.chunks || x.part != y.part || x.parts != y.parts ||
+          x.sources != y.sources || x.targets != y.targets || x.objects != y.objects || x.blocks != y.blocks ||
+          x.loopChunks != y.loopChunks || x.unitBytes != y.unitBytes) {
         return false;
       }
     }

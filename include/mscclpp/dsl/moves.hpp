@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The moving steps of a lowered program, as all threads of a block carry them out, and those of ports, which one thread
-// asks the proxy for.
+// asks the proxy for. A switch's move goes through the switch where buffers have multicast addresses, and by plain
+// accesses of everybody's memory where they have none, or the switch lacks the type or the operation.
 //
 // Data go slot by slot: sources into registers, combined, into all targets. Neighbouring steps begin at different
 // warps, and small chunks of a step are done by warps of their own, so that they run side by side. What a port moves is
@@ -20,13 +21,14 @@
 #include "mscclpp/device/reduce_op.hpp"
 #include "mscclpp/device/view.hpp"
 #include "mscclpp/dsl/places.hpp"
+#include "mscclpp/dsl/switch_slots.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
 
 // What a moving step comes to. Known when a program is compiled in, so that its code holds no more.
-enum class MoveShape : std::uint8_t { copy, plain, packets, port };
+enum class MoveShape : std::uint8_t { copy, plain, packets, port, switched };
 
 template <Number T, class Op, PacketFormat P, class Shape>
 class PlanMoves : public PlanPlaces<T, Shape> {
@@ -58,6 +60,8 @@ class PlanMoves : public PlanPlaces<T, Shape> {
             ends[i] = this->place(operand, chunk, piece.start).address;
           });
           copy(group, ends[1], ends[0], piece.bytes);
+        } else if constexpr (M == MoveShape::switched && SwitchSlots<T>::moves) {
+          moveBySwitch(steps, step, group, chunk, piece);
         } else {
           combine<PlainSlots, 4>(steps, step, group, chunk, piece, slots);
         }
@@ -110,6 +114,76 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       auto const bytes = packets ? packetSlots(piece) * P::slotBytes : piece.bytes;
       if (bytes != 0) port.put(ends[1].memory, ends[1].offset, ends[0].memory, ends[0].offset, bytes);
     }
+  }
+
+  template <class Steps>
+  MSCCLPP_DEVICE void moveBySwitch(Steps const& steps, layout::PlanStep const& step, ThreadRange const& group,
+                                   int chunk, Piece const& piece) const {
+    using Switch = SwitchSlots<T>;
+    auto const named = static_cast<dsl::ReduceKind>(step.reduce);
+    auto const kind = named == dsl::ReduceKind::asCalled ? kindOf(op_) : named;
+    std::byte *from = nullptr, *to = nullptr;  // multicast addresses
+    std::byte* ends[2] = {};                   // the own side's plain ones, as far as there are any
+    bool overlaps = false;                     // one side plain, the other not, in the same bytes
+    steps.forEachOperand(step.firstOperand, step.sources + step.targets,
+                         [&](int i, layout::PlanOperand const& operand) {
+                           bool const source = i < step.sources;
+                           if (i == 0 && (step.everybody & 1) != 0)
+                             from = this->multicastPlace(operand, chunk, piece.start);
+                           if (i == step.sources && (step.everybody & 2) != 0)
+                             to = this->multicastPlace(operand, chunk, piece.start);
+                           if (operand.rank.at(plan_.rank, plan_.shape.ranks) != plan_.rank) return;
+                           ends[source ? 0 : 1] = this->place(operand, chunk, piece.start).address;
+                           overlaps = overlaps || (!source && ends[0] == ends[1]);
+                         });
+    if (!Switch::reduces(kind)) from = nullptr;
+    bool const through = step.sources == 1 ? to != nullptr : from != nullptr;
+    overlaps = overlaps && (from == nullptr) != (to == nullptr);
+    auto const slots = through ? piece.bytes / 16 : 0;
+    constexpr unsigned batch = 4;
+    if (through) multimemFence();  // what others wrote by plain addresses
+    for (std::uint64_t first = group.rank(); first < slots; first += batch * std::uint64_t{group.size()}) {
+      Payload<4> values[batch] = {};
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < batch; ++i) {
+        auto const at = (first + i * std::uint64_t{group.size()}) * 16;
+        if (at >= slots * 16) continue;
+        if (from != nullptr) {
+          values[i] = Switch::load(from + at, kind);
+        } else {
+          steps.forEachOperand(step.firstOperand, 1, [&](int, layout::PlanOperand const& operand) {
+            values[i] = readSlot(this->place(operand, chunk, piece.start).address + at);
+          });
+        }
+      }
+      if (overlaps) multimemFence();
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < batch; ++i) {
+        auto const at = (first + i * std::uint64_t{group.size()}) * 16;
+        if (at >= slots * 16) continue;
+        if (to != nullptr) {
+          Switch::store(to + at, values[i]);
+        } else {
+          steps.forEachOperand(step.firstOperand + step.sources, step.targets,
+                               [&](int, layout::PlanOperand const& operand) {
+                                 writeSlot(this->place(operand, chunk, piece.start).address + at, values[i]);
+                               });
+        }
+      }
+    }
+    if (through) multimemFence();  // before they are told
+    // What is no whole slot, or all of it.
+    Piece const rest{piece.start + slots * 16, piece.bytes - slots * 16, false};
+    if (rest.bytes != 0)
+      combine<PlainSlots, 4>(steps, step, group, chunk, rest, ceilDiv<std::uint64_t>(rest.bytes, 16));
+  }
+  MSCCLPP_DEVICE static Payload<4> readSlot(std::byte const* slot) {
+    PayloadReader<T, 4, 16> const reader({reinterpret_cast<T const*>(slot), 16 / sizeof(T)});
+    return reader.read(reader.window(0), 0);
+  }
+  MSCCLPP_DEVICE static void writeSlot(std::byte* slot, Payload<4> const& value) {
+    PayloadWriter<T, 4, 16> const writer({reinterpret_cast<T*>(slot), 16 / sizeof(T)});
+    writer.write(writer.window(0), 0, value);
   }
 
   // `Batch` slots of a thread are under way together.

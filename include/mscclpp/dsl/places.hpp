@@ -118,6 +118,16 @@ class PlanPlaces {
     return {memory, static_cast<std::uint64_t>(base(operand, plan_.rank) - window) + at};
   }
 
+  // For multicast accesses of 16 bytes, where everybody's operand lies at the same place; null where that cannot be.
+  MSCCLPP_DEVICE std::byte* multicastPlace(layout::PlanOperand const& operand, int which, std::uint64_t offset) const {
+    auto const& window = isInput(operand) ? inWindow_ : outWindow_;
+    auto* const memory = isScratch(operand) ? plan_.scratchMulticast : window.multicast;
+    if (memory == nullptr) return nullptr;
+    auto* const start = isScratch(operand) ? memory : memory + (base(operand, plan_.rank) - window.bases[plan_.rank]);
+    auto* const place = start + offsetOf(operand, which, offset);
+    return reinterpret_cast<std::uintptr_t>(place) % 16 == 0 ? place : nullptr;
+  }
+
  protected:
   MSCCLPP_DEVICE decltype(auto) shape() const { return Shape::of(plan_); }
 

@@ -9,12 +9,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mscclpp/dsl/build.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/memory.hpp"
 #include "mscclpp/host/memory_window.hpp"
+#include "mscclpp/host/multicast.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
 
@@ -48,7 +50,8 @@ class PlanContext {
   DeviceMemory private_;  // counters of this rank alone
   DeviceMemory table_;
   std::vector<RegisteredMemory> mapped_;
-  std::shared_ptr<PlanPorts> ports_;  // empty where the program has none
+  std::optional<MulticastWindow> multicast_;  // of shared_, where a switch reads or writes scratch
+  std::shared_ptr<PlanPorts> ports_;          // empty where the program has none
   layout::PlanHandle handle_{};
 };
 

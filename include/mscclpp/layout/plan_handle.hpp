@@ -51,6 +51,7 @@ struct PlanStep {
   std::uint8_t kind;  // dsl::StepKind
   std::uint8_t link;  // dsl::ChannelKind: a port's step is its proxy's to do
   std::uint8_t reduce;
+  std::uint8_t everybody;    // a switch's move: 1 its sources, 2 its targets are the same chunks of all ranks
   bool concludes;            // a reduction whose result holds every rank's contribution
   std::uint8_t lead;         // move: the block's warp that it begins with, see dsl/moves.hpp
   std::int32_t chunks;       // move
@@ -95,6 +96,7 @@ struct PlanHandle {
   std::uint64_t scratchStride;         // bytes of one chunk's place
   std::uint64_t scratchHalf;           // bytes of one half
   std::uint64_t longestChunk;          // bytes that a chunk may have
+  std::byte* scratchMulticast;         // everybody's scratch, for multicast accesses; may be null
   std::uint64_t scratchStart;          // where scratch begins in what the ranks share
   std::uint32_t portMemories[3];       // by dsl::BufferKind: the proxies' number of rank 0's; the others' follow
   // The table, where the program is not compiled in: this rank's.
