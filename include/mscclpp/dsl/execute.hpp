@@ -45,7 +45,6 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
   MSCCLPP_DEVICE void step(Steps const& steps, layout::PlanStep const& step) {
     if (static_cast<dsl::StepKind>(step.kind) != dsl::StepKind::move) return order(steps, step);
     if (isPort(step)) return this->template move<MoveShape::port>(steps, step);
-    if (step.everybody != 0) return this->template move<MoveShape::switched>(steps, step);
     bool packets = false;
     steps.forEachOperand(step.firstOperand, step.sources + step.targets,
                          [&](int, layout::PlanOperand const& operand) { packets = packets || operand.packets; });

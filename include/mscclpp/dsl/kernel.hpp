@@ -177,7 +177,6 @@ struct CompiledStep {
 template <class Data>
 consteval MoveShape shapeOfMove(Data const& data) {
   if (static_cast<dsl::ChannelKind>(data.step.link) == dsl::ChannelKind::port) return MoveShape::port;
-  if (data.step.everybody != 0) return MoveShape::switched;
   for (int i = 0; i < data.step.sources + data.step.targets; ++i) {
     if (data.operands[i].packets) return MoveShape::packets;
   }

@@ -28,7 +28,7 @@ inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
 
 // What a moving step comes to. Known when a program is compiled in, so that its code holds no more.
-enum class MoveShape : std::uint8_t { copy, plain, packets, port, switched };
+enum class MoveShape : std::uint8_t { copy, plain, packets, port };
 
 template <Number T, class Op, PacketFormat P, class Shape>
 class PlanMoves : public PlanPlaces<T, Shape> {
@@ -60,10 +60,12 @@ class PlanMoves : public PlanPlaces<T, Shape> {
             ends[i] = this->place(operand, chunk, piece.start).address;
           });
           copy(group, ends[1], ends[0], piece.bytes);
-        } else if constexpr (M == MoveShape::switched && SwitchSlots<T>::moves) {
-          moveBySwitch(steps, step, group, chunk, piece);
         } else {
-          combine<PlainSlots, 4>(steps, step, group, chunk, piece, slots);
+          auto rest = piece;
+          if constexpr (SwitchSlots<T>::moves) {
+            if (step.everybody != 0) rest = moveBySwitch(steps, step, group, chunk, piece);
+          }
+          combine<PlainSlots, 4>(steps, step, group, chunk, rest, ceilDiv<std::uint64_t>(rest.bytes, 16));
         }
       }
     }
@@ -116,14 +118,15 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     }
   }
 
+  // Returns what is left for plain accesses: what is no whole slot, or all of it.
   template <class Steps>
-  MSCCLPP_DEVICE void moveBySwitch(Steps const& steps, layout::PlanStep const& step, ThreadRange const& group,
-                                   int chunk, Piece const& piece) const {
+  MSCCLPP_DEVICE Piece moveBySwitch(Steps const& steps, layout::PlanStep const& step, ThreadRange const& group,
+                                    int chunk, Piece const& piece) const {
     using Switch = SwitchSlots<T>;
     auto const named = static_cast<dsl::ReduceKind>(step.reduce);
     auto const kind = named == dsl::ReduceKind::asCalled ? kindOf(op_) : named;
     std::byte *from = nullptr, *to = nullptr;  // multicast addresses
-    std::byte* ends[2] = {};                   // the own side's plain ones, as far as there are any
+    std::byte* own = nullptr;                  // the source of this rank
     bool overlaps = false;                     // one side plain, the other not, in the same bytes
     steps.forEachOperand(step.firstOperand, step.sources + step.targets,
                          [&](int i, layout::PlanOperand const& operand) {
@@ -133,8 +136,9 @@ class PlanMoves : public PlanPlaces<T, Shape> {
                            if (i == step.sources && (step.everybody & 2) != 0)
                              to = this->multicastPlace(operand, chunk, piece.start);
                            if (operand.rank.at(plan_.rank, plan_.shape.ranks) != plan_.rank) return;
-                           ends[source ? 0 : 1] = this->place(operand, chunk, piece.start).address;
-                           overlaps = overlaps || (!source && ends[0] == ends[1]);
+                           auto* const place = this->place(operand, chunk, piece.start).address;
+                           if (source) own = place;
+                           overlaps = overlaps || (!source && place == own);
                          });
     if (!Switch::reduces(kind)) from = nullptr;
     bool const through = step.sources == 1 ? to != nullptr : from != nullptr;
@@ -172,10 +176,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       }
     }
     if (through) multimemFence();  // before they are told
-    // What is no whole slot, or all of it.
-    Piece const rest{piece.start + slots * 16, piece.bytes - slots * 16, false};
-    if (rest.bytes != 0)
-      combine<PlainSlots, 4>(steps, step, group, chunk, rest, ceilDiv<std::uint64_t>(rest.bytes, 16));
+    return {piece.start + slots * 16, piece.bytes - slots * 16, false};
   }
   MSCCLPP_DEVICE static Payload<4> readSlot(std::byte const* slot) {
     PayloadReader<T, 4, 16> const reader({reinterpret_cast<T const*>(slot), 16 / sizeof(T)});
