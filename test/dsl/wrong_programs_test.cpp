@@ -508,6 +508,22 @@ TEST_CASE("ports") {
         channel.put(p.rank(1).output()[0], p.rank(0).input()[0]);
       },
       "flushes channel 0, which is no port channel");
+  checkRefused(
+      send,
+      [](Builder& p) {
+        p.memoryChannel(1, 0);
+        p.memoryChannel(0, 1);
+        p.add(0, {}, {.kind = dsl::StepKind::signal, .link = dsl::ChannelKind::port, .objects = {0}});
+      },
+      "uses channel 0 as one of another kind");
+  checkRefused(
+      Spec{.name = "three", .collective = dsl::sendReceive(3)},
+      [](Builder& p) {
+        auto channel = p.portChannel(1, 0);
+        p.portChannel(2, 0);
+        channel.put(p.rank(2).output()[0], p.rank(0).input()[0]);
+      },
+      "writes output[0] of rank 2 over a port channel to rank 1");
 }
 
 TEST_CASE("switches") {

@@ -111,6 +111,7 @@ class Bounds {
           if (step.kind == StepKind::flush && kind != ChannelKind::port) {
             return say("flushes channel ", id, ", which is no port channel");
           }
+          if (kind != step.link) return say("uses channel ", id, " as one of another kind");
           if (step.kind != StepKind::flush && pairedChannel(program_, rank, id) < 0) {
             int const peer = mine.channels[static_cast<std::size_t>(id)].peer;
             return say("uses a channel to rank ", peer, " for which rank ", peer, " has none back: make one there");
@@ -166,6 +167,15 @@ class Bounds {
         return say("is a port's: it has one source of the own rank");
       if (step.targets.size() != 1 || step.targets[0].rank == rank)
         return say("is a port's: it has one target at the peer");
+      int const id = step.objects[0];
+      auto const& channels = of(rank).channels;
+      if (id < 0 || id >= static_cast<int>(channels.size()) ||
+          channels[static_cast<std::size_t>(id)].kind != ChannelKind::port) {
+        return say("uses channel ", id, ", which is no port channel");
+      }
+      if (int const peer = channels[static_cast<std::size_t>(id)].peer; peer != step.targets[0].rank) {
+        return say("writes ", describe(step.targets[0]), " over a port channel to rank ", peer);
+      }
       if (step.parts != 1) return say("is a port's, which one thread asks for: no group of blocks can share it");
     }
     return {};
