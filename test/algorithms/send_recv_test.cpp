@@ -60,6 +60,8 @@ TEST_CASE("random patterns of messages, one kernel after the other") {
   }
 }
 
+namespace {
+
 // Messages whose bytes differ each time, so that one that is too early shows.
 struct RoundsKernel {
   MSCCLPP_DEVICE void operator()(layout::PointToPointHandle const& links, layout::Messages const& messages,
@@ -81,6 +83,8 @@ struct RoundsKernel {
     }
   }
 };
+
+}  // namespace
 
 TEST_CASE("round after round in one kernel, each with bytes of its own") {
   if (!canRun(2)) return;
