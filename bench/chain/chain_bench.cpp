@@ -10,6 +10,7 @@
 #include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/mscclpp.hpp"
+#include "over_ranks.hpp"
 
 namespace chain_bench {
 namespace {
@@ -116,7 +117,8 @@ class RankBench {
           launch(stream_, {.blocks = blocks, .threads = threads}, Chain{}, data.data(), count, options_.rounds,
                  team.deviceHandle(), ns.data());
           communicator_.synchronize(stream_, std::chrono::minutes(1));
-          times.push_back(slowest(static_cast<double>(copyToHost(ns)[0]) / 1e3 / options_.rounds));
+          times.push_back(
+              bench::largest(communicator_, static_cast<double>(copyToHost(ns)[0]) / 1e3 / options_.rounds));
           auto const result = copyToHost(data);
           for (std::size_t k = 0; k < count; ++k) {
             if (static_cast<float>(result[k]) != static_cast<float>(expected[k])) ++best.wrong;
@@ -130,21 +132,8 @@ class RankBench {
         best.microseconds = median;
       }
     }
-    best.wrong = static_cast<std::size_t>(sum(static_cast<double>(best.wrong)));
+    best.wrong = bench::total(communicator_, best.wrong);
     if (rank == 0) rows_.push_back(best);
-  }
-
-  std::vector<double> gather(double own) const {
-    std::vector<double> all(static_cast<std::size_t>(communicator_.size()));
-    all[static_cast<std::size_t>(communicator_.rank())] = own;
-    communicator_.bootstrap()->allGather(all.data(), sizeof own);
-    return all;
-  }
-  double slowest(double own) const { return std::ranges::max(gather(own)); }
-  double sum(double own) const {
-    double result = 0;
-    for (double one : gather(own)) result += one;
-    return result;
   }
 
   Communicator& communicator_;

@@ -12,6 +12,7 @@
 #include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/mscclpp.hpp"
+#include "over_ranks.hpp"
 
 namespace programs_bench {
 namespace {
@@ -96,17 +97,10 @@ class RankBench {
     for (std::size_t i = 0; i < found.size(); ++i) different += found[i] == averages[i] ? 0 : 1;
     // Each replay, and each rank, in turn.
     std::vector<double> slowest(times);
-    for (double& one : slowest) one = std::ranges::max(gather(one));
+    for (double& one : slowest) one = bench::largest(communicator_, one);
     std::ranges::sort(slowest);
-    for (double const of : gather(static_cast<double>(different))) wrong += static_cast<std::size_t>(of);
+    wrong += bench::total(communicator_, different);
     return slowest[slowest.size() / 2] * 1e6;
-  }
-
-  std::vector<double> gather(double own) const {
-    std::vector<double> all(static_cast<std::size_t>(communicator_.size()));
-    all[static_cast<std::size_t>(communicator_.rank())] = own;
-    communicator_.bootstrap()->allGather(all.data(), sizeof own);
-    return all;
   }
 
   Communicator& communicator_;
