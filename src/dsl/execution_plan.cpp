@@ -10,24 +10,6 @@
 #include "mscclpp/dsl/plan_json.hpp"
 
 namespace mscclpp::dsl {
-namespace {
-
-ReduceKind kindOf(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return ReduceKind::sum;
-    case ReduceOp::prod:
-      return ReduceKind::prod;
-    case ReduceOp::min:
-      return ReduceKind::min;
-    case ReduceOp::max:
-      return ReduceKind::max;
-    default:
-      return ReduceKind::asCalled;
-  }
-}
-
-}  // namespace
 
 ExecutionPlan ExecutionPlan::load(std::string const& path) {
   std::ifstream file(path);

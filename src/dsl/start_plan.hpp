@@ -7,6 +7,8 @@
 #include <type_traits>
 
 #include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/device/config.hpp"
+#include "mscclpp/dsl/program.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
@@ -24,6 +26,22 @@ struct PlanStart {
   layout::WindowHandle const& inWindow;
   layout::WindowHandle const& outWindow;
 };
+
+// What a plan's step names for an operation; an average is what the call asks for, and no step's.
+MSCCLPP_HOST_DEVICE constexpr ReduceKind kindOf(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return ReduceKind::sum;
+    case ReduceOp::prod:
+      return ReduceKind::prod;
+    case ReduceOp::min:
+      return ReduceKind::min;
+    case ReduceOp::max:
+      return ReduceKind::max;
+    default:
+      return ReduceKind::asCalled;
+  }
+}
 
 template <DeviceKind Machine>
 using MachineTag = std::integral_constant<DeviceKind, Machine>;

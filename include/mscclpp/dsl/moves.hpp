@@ -135,7 +135,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
                              from = this->multicastPlace(operand, chunk, piece.start);
                            if (i == step.sources && (step.everybody & 2) != 0)
                              to = this->multicastPlace(operand, chunk, piece.start);
-                           if (operand.rank.at(plan_.rank, plan_.shape.ranks) != plan_.rank) return;
+                           if (operand.rank.at(plan_.rank, this->shape().ranks) != plan_.rank) return;
                            auto* const place = this->place(operand, chunk, piece.start).address;
                            if (source) own = place;
                            overlaps = overlaps || (!source && place == own);

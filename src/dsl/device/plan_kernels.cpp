@@ -11,19 +11,8 @@ inline namespace MSCCLPP_BACKEND {
 struct AnyOp {
   ReduceOp op;
 
-  // That the switch may have.
-  MSCCLPP_HOST_DEVICE constexpr ReduceKind kind() const {
-    switch (op) {
-      case ReduceOp::sum:
-        return ReduceKind::sum;
-      case ReduceOp::min:
-        return ReduceKind::min;
-      case ReduceOp::max:
-        return ReduceKind::max;
-      default:
-        return ReduceKind::asCalled;
-    }
-  }
+  // What the switch is asked for.
+  MSCCLPP_HOST_DEVICE constexpr ReduceKind kind() const { return kindOf(op); }
 
   template <Arithmetic A>
   MSCCLPP_HOST_DEVICE constexpr A operator()(A a, A b) const {
