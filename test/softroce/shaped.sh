@@ -32,8 +32,13 @@ peer=$1
 # The guest has RDMA devices as well.
 export MSCCLPP_TIMEOUT=60 MSCCLPP_TRANSPORT=tcp
 cable delay 3ms 1ms loss 1%
-exchange --rounds=6 --bytes=200K
-real-ip netns exec host0 real-tc -s qdisc show dev left | grep -q "dropped [1-9]" || { echo "no packet was lost"; exit 1; }
+# Of some 300 packets one in 28 runs loses none; that has shown nothing, so it goes on until one is lost.
+lost() { real-ip netns exec host0 real-tc -s qdisc show dev left | grep -q "dropped [1-9]"; }
+for attempt in 1 2 3 4 5; do
+  exchange --rounds=6 --bytes=200K
+  lost && break
+done
+lost || { echo "no packet was lost in $attempt exchanges"; exit 1; }
 cable delay 2ms reorder 20% loss 3%
 export MSCCLPP_TCP_SOCKETS=3
 exchange --rounds=4 --bytes=100K
