@@ -432,7 +432,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, help="a folder configured with Ninja and the tests")
     parser.add_argument("--list", action="store_true", help="print the mutants and stop")
     parser.add_argument("--class", dest="kinds", default="", help="only these classes, separated by commas")
-    parser.add_argument("--file", default="", help="only headers whose path contains this")
+    parser.add_argument("--file", default="", help="only headers whose path contains one of these, separated by commas")
     parser.add_argument("--sample", type=int, default=0, help="only so many, drawn by --seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
@@ -446,7 +446,7 @@ def main():
         parser.error(f"--class takes {', '.join(rules.CLASSES)}; got '{arguments.kinds}'")
     include = ROOT / "include" / "mscclpp"
     everything = collect(include)
-    chosen = [item for item in everything if (not kinds or item[0].kind in kinds) and arguments.file in item[0].path]
+    chosen = [item for item in everything if (not kinds or item[0].kind in kinds) and any(part in item[0].path for part in arguments.file.split(","))]
     if arguments.sample and arguments.sample < len(chosen):
         wanted = set(random.Random(arguments.seed).sample(range(len(chosen)), arguments.sample))
         chosen = [item for i, item in enumerate(chosen) if i in wanted]
