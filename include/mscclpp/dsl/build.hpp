@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "mscclpp/dsl/channels.hpp"
+#include "mscclpp/dsl/lower.hpp"
 #include "mscclpp/dsl/passes/auto_sync.hpp"
 #include "mscclpp/dsl/passes/fuse.hpp"
 #include "mscclpp/dsl/passes/replicate.hpp"
@@ -52,47 +53,110 @@ constexpr Program build() {
 
 namespace detail {
 
-template <class P>
-consteval std::size_t stepCount() {
-  auto const program = build<P>();
-  std::size_t count = 0;
-  for (auto const& rank : program.ranks) {
-    for (auto const& block : rank.blocks) count += block.steps.size();
-  }
-  return count;
-}
-
-// A verdict that outlives the evaluation it was found in.
-template <std::size_t Steps>
-struct Proof {
-  static constexpr std::size_t room = 1024;
-  std::size_t storySize = 0;
-  char story[room]{};
-  bool needsEvenChunks = false, canAverage = true;
-  Reduces reductions[Steps + 1]{};
+// The steps of one rank, or of all, in one block: see Slice.
+struct SliceRange {
+  int rank = -1, block = 0;
+  int firstStep = 0, steps = 0, firstOperand = 0, firstObject = 0;
 };
 
-template <class P, std::size_t Steps>
-consteval Proof<Steps> prove() {
-  Proof<Steps> proof;
-  auto const program = build<P>();
+struct ImageRoom {
+  std::size_t slices = 256, steps = 1024, operands = 4096, objects = 2048;
+
+  constexpr bool holds(ImageRoom const& need) const {
+    return need.slices <= slices && need.steps <= steps && need.operands <= operands && need.objects <= objects;
+  }
+};
+
+// All that is found out of a program type, in one evaluation, which is what compiling it costs: the verdict, and the
+// slices that kernels are made of, unless they are too long for that. A constant outlives its evaluation only with room
+// of a fixed size.
+template <ImageRoom Room>
+struct Image {
+  static constexpr std::size_t storyRoom = 1024;
+  std::size_t storySize = 0;
+  char story[storyRoom]{};
+  layout::PlanShape shape{};
+  bool isCode = false;  // else kernels interpret the context's table
+  ImageRoom sizes{0, 0, 0, 0};
+  bool fits = true;
+  SliceRange slices[Room.slices + 1]{};
+  layout::PlanStep steps[Room.steps + 1]{};
+  layout::PlanOperand operands[Room.operands + 1]{};
+  layout::RankNumber objects[Room.objects + 1]{};
+};
+
+// Longer slices, and programs of more steps than that many times as much, are interpreted.
+inline constexpr std::size_t longestSlice = 256;
+
+template <class P, ImageRoom Room>
+consteval Image<Room> imageWith() {
+  Image<Room> image;
+  auto program = build<P>();
   auto const verdict = dsl::verify(program);
-  proof.storySize = verdict.story.size() < proof.room ? verdict.story.size() : proof.room;
-  std::copy_n(verdict.story.view().begin(), proof.storySize, proof.story);
-  proof.needsEvenChunks = verdict.needsEvenChunks;
-  proof.canAverage = verdict.canAverage;
-  std::copy(verdict.reductions.begin(), verdict.reductions.end(), proof.reductions);
-  return proof;
+  image.storySize = verdict.story.size() < image.storyRoom ? verdict.story.size() : image.storyRoom;
+  std::copy_n(verdict.story.view().begin(), image.storySize, image.story);
+  if (!verdict.right()) return image;
+  image.shape = shapeOf(program, verdict.needsEvenChunks);
+  markConclusions(program, verdict.reductions);
+  auto const slices = lower(program);
+  bool isShort = true;
+  for (auto const& slice : slices) {
+    isShort = isShort && slice.steps.size() <= longestSlice;
+    ++image.sizes.slices;
+    image.sizes.steps += slice.steps.size();
+    image.sizes.operands += slice.operands.size();
+    image.sizes.objects += slice.objects.size();
+  }
+  image.isCode = isShort && image.sizes.steps <= 4 * longestSlice;
+  if (!image.isCode) return image;
+  image.fits = Room.holds(image.sizes);
+  if (!image.fits) return image;
+  std::size_t slice = 0, step = 0, operand = 0, object = 0;
+  for (auto const& each : slices) {
+    image.slices[slice++] = {each.rank,
+                             each.block,
+                             static_cast<int>(step),
+                             static_cast<int>(each.steps.size()),
+                             static_cast<int>(operand),
+                             static_cast<int>(object)};
+    for (auto const& one : each.steps) image.steps[step++] = one;
+    for (auto const& one : each.operands) image.operands[operand++] = one;
+    for (auto const& one : each.objects) image.objects[object++] = one;
+  }
+  return image;
 }
 
-// The one verification of a program type.
 template <class P>
-inline constexpr auto proofOf = prove<P, stepCount<P>()>();
+inline constexpr auto usualImage = imageWith<P, ImageRoom{}>();
+
+// With just the room that it needs: compilers copy what they look things up in.
+template <class P>
+consteval auto trimmedImage() {
+  constexpr auto const& usual = usualImage<P>;
+  if constexpr (!usual.fits) {
+    return imageWith<P, usual.sizes>();
+  } else {
+    Image<usual.isCode ? usual.sizes : ImageRoom{0, 0, 0, 0}> image;
+    image.shape = usual.shape;
+    image.isCode = usual.isCode;
+    if constexpr (usual.isCode) {
+      image.sizes = usual.sizes;
+      std::copy_n(usual.slices, usual.sizes.slices, image.slices);
+      std::copy_n(usual.steps, usual.sizes.steps, image.steps);
+      std::copy_n(usual.operands, usual.sizes.operands, image.operands);
+      std::copy_n(usual.objects, usual.sizes.objects, image.objects);
+    }
+    return image;
+  }
+}
+template <class P>
+inline constexpr auto imageOf = trimmedImage<P>();
 
 template <class P>
 consteval auto sentenceOf() {
-  Sentence<proofOf<P>.storySize + 1> sentence;
-  std::copy_n(proofOf<P>.story, proofOf<P>.storySize, sentence.text);
+  auto const& image = usualImage<P>;
+  Sentence<usualImage<P>.storySize + 1> sentence;
+  std::copy_n(image.story, image.storySize, sentence.text);
   return sentence;
 }
 
@@ -105,7 +169,7 @@ struct Refused {
 
 template <class P>
 consteval bool isRight() {
-  if constexpr (proofOf<P>.storySize == 0) {
+  if constexpr (usualImage<P>.storySize == 0) {
     return true;
   } else {
     return Refused<sentenceOf<P>()>::right;

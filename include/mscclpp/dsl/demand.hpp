@@ -14,30 +14,29 @@ namespace mscclpp::dsl {
 constexpr std::vector<Contribution> demanded(Program const& program, int rank, int chunk) {
   auto const& collective = program.collective;
   int const factor = collective.chunkFactor;
-  std::vector<Contribution> holds;
   switch (collective.kind) {
     case CollectiveKind::allGather:
-      holds.push_back({chunk / factor, chunk % factor});
-      break;
-    case CollectiveKind::allReduce:
-      for (int from = 0; from < collective.ranks; ++from) holds.push_back({from, chunk});
-      break;
-    case CollectiveKind::reduceScatter:
-      for (int from = 0; from < collective.ranks; ++from) holds.push_back({from, rank * factor + chunk});
-      break;
+      return {{chunk / factor, chunk % factor}};
     case CollectiveKind::allToAll:
-      holds.push_back({chunk / factor, rank * factor + chunk % factor});
-      break;
+      return {{chunk / factor, rank * factor + chunk % factor}};
     case CollectiveKind::sendReceive:
-      holds.push_back({(rank + collective.ranks - 1) % collective.ranks, chunk});
-      break;
+      return {{(rank + collective.ranks - 1) % collective.ranks, chunk}};
+    case CollectiveKind::allReduce:
+    case CollectiveKind::reduceScatter: {
+      int const of = collective.kind == CollectiveKind::allReduce ? chunk : rank * factor + chunk;
+      std::vector<Contribution> holds(static_cast<std::size_t>(collective.ranks));
+      Contribution* const each = holds.data();
+      for (int from = 0; from < collective.ranks; ++from) each[from] = {from, of};
+      return holds;
+    }
     case CollectiveKind::custom:
-      for (auto const& wanted : program.expectations) {
-        if (wanted.rank == rank && wanted.chunk == chunk) holds = wanted.holds;
-      }
-      std::sort(holds.begin(), holds.end());
       break;
   }
+  std::vector<Contribution> holds;
+  for (auto const& wanted : program.expectations) {
+    if (wanted.rank == rank && wanted.chunk == chunk) holds = wanted.holds;
+  }
+  std::sort(holds.begin(), holds.end());
   return holds;
 }
 

@@ -26,72 +26,6 @@ namespace dsl::detail {
 
 // ---- the program's slices as constants ------------------------------------------------------------------------------
 
-struct SliceSizes {
-  std::size_t slices = 0, longest = 0, steps = 0, operands = 0, objects = 0;
-};
-
-struct SliceRange {
-  int rank = -1, block = 0;
-  int firstStep = 0, steps = 0, firstOperand = 0, firstObject = 0;
-};
-
-template <SliceSizes Sizes>
-struct SliceTable {
-  SliceRange slices[Sizes.slices + 1]{};
-  layout::PlanStep steps[Sizes.steps + 1]{};
-  layout::PlanOperand operands[Sizes.operands + 1]{};
-  layout::RankNumber objects[Sizes.objects + 1]{};
-};
-
-template <class P>
-constexpr std::vector<Slice> slicesOf() {
-  auto program = build<P>();
-  markConclusions(program, proofOf<P>.reductions);
-  return lower(program);
-}
-
-template <class P>
-consteval SliceSizes sizesOf() {
-  auto const slices = slicesOf<P>();
-  SliceSizes sizes;
-  for (auto const& slice : slices) {
-    ++sizes.slices;
-    sizes.longest = slice.steps.size() > sizes.longest ? slice.steps.size() : sizes.longest;
-    sizes.steps += slice.steps.size();
-    sizes.operands += slice.operands.size();
-    sizes.objects += slice.objects.size();
-  }
-  return sizes;
-}
-
-template <class P>
-inline constexpr SliceSizes sliceSizes = sizesOf<P>();
-
-template <class P>
-consteval auto tableOf() {
-  SliceTable<sliceSizes<P>> table;
-  auto const slices = slicesOf<P>();
-  std::size_t slice = 0, step = 0, operand = 0, object = 0;
-  for (auto const& each : slices) {
-    table.slices[slice++] = {each.rank,
-                             each.block,
-                             static_cast<int>(step),
-                             static_cast<int>(each.steps.size()),
-                             static_cast<int>(operand),
-                             static_cast<int>(object)};
-    for (auto const& one : each.steps) table.steps[step++] = one;
-    for (auto const& one : each.operands) table.operands[operand++] = one;
-    for (auto const& one : each.objects) table.objects[object++] = one;
-  }
-  return table;
-}
-
-template <class P>
-inline constexpr auto compiledTable = tableOf<P>();
-
-template <class P, int S>
-inline constexpr SliceRange sliceRange = compiledTable<P>.slices[S];
-
 // One step with its operands, alone.
 template <int Operands, int Objects>
 struct StepData {
@@ -102,7 +36,7 @@ struct StepData {
 
 template <class P, int S, int I>
 consteval auto stepData() {
-  constexpr auto const& table = compiledTable<P>;
+  constexpr auto const& table = imageOf<P>;
   constexpr auto const& slice = table.slices[S];
   constexpr auto const& step = table.steps[slice.firstStep + I];
   StepData<step.sources + step.targets, step.objects> data;
@@ -126,20 +60,13 @@ inline constexpr auto stepDataOf = stepData<P, S, I>();
 inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
 
-// Longer slices, and programs of more steps than that many times as much, are interpreted from the context's table.
-inline constexpr int longestSlice = 256;
-
-template <class P>
-inline constexpr bool isCompiled =
-    dsl::detail::sliceSizes<P>.longest <= longestSlice&& dsl::detail::sliceSizes<P>.steps <= 4 * longestSlice;
-
 // Whether the kernel of P holds its steps as code.
 template <class P>
 consteval bool holdsSteps() {
   if constexpr (!P::spec.compiled) {
     return false;
   } else {
-    return mscclpp::dsl::isRight<P> && isCompiled<P>;
+    return mscclpp::dsl::isRight<P> && mscclpp::dsl::detail::imageOf<P>.isCode;
   }
 }
 template <class P>
@@ -234,8 +161,7 @@ MSCCLPP_DEVICE void runTable(Runner& runner, layout::PlanHandle const& plan) {
 // The shape of program P as a constant, so that what is divided by it is not divided in the kernel.
 template <class P>
 struct CompiledShape {
-  static constexpr layout::PlanShape value =
-      mscclpp::dsl::shapeOf(mscclpp::dsl::build<P>(), mscclpp::dsl::detail::proofOf<P>.needsEvenChunks);
+  static constexpr layout::PlanShape value = mscclpp::dsl::detail::imageOf<P>.shape;
   MSCCLPP_DEVICE static constexpr layout::PlanShape of(layout::PlanHandle const&) { return value; }
 };
 
@@ -276,14 +202,14 @@ MSCCLPP_DEVICE void kernel(T const* in, T* out, std::uint64_t count, layout::Pla
   if constexpr (dsl_impl::stepsAreCode<P>) {
     [&]<std::size_t... S>(std::index_sequence<S...>) {
       auto const slice = [&]<int Slice>(std::integral_constant<int, Slice>) {
-        constexpr auto range = mscclpp::dsl::detail::sliceRange<P, Slice>;
+        constexpr auto range = mscclpp::dsl::detail::imageOf<P>.slices[Slice];
         if (arch::blockIndex() != static_cast<unsigned>(range.block)) return;
         if (range.rank >= 0 && plan.rank != range.rank) return;
         dsl_impl::runSteps<P, Slice, 0, range.steps>(runner);
       };
       (slice(std::integral_constant<int, static_cast<int>(S)>{}), ...);
     }
-    (std::make_index_sequence<mscclpp::dsl::detail::sliceSizes<P>.slices>{});
+    (std::make_index_sequence<mscclpp::dsl::detail::imageOf<P>.sizes.slices>{});
   } else {
     dsl_impl::runTable(runner, plan);
   }

@@ -12,6 +12,7 @@
 // the phase under way, because a step that reads packets and sends others does so slot by slot.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -33,67 +34,106 @@ struct Stamp {
   }
 };
 
+// Actors in groups: compilers, which evaluate all this, copy a group in one step, and skip those nobody has heard of.
 class Knowledge {
  public:
-  struct Mark {
-    int phases = 0;
-    std::uint64_t steps = 0;  // of the phase behind them
-  };
-
   constexpr Knowledge() = default;
-  constexpr explicit Knowledge(int actors)
-      : data_(static_cast<std::size_t>(actors), 0),
-        order_(static_cast<std::size_t>(actors), 0),
-        cause_(static_cast<std::size_t>(actors), Mark{}) {}
+  constexpr explicit Knowledge(int actors) : groups_((static_cast<std::size_t>(actors) + groupSize - 1) / groupSize) {}
 
   constexpr bool knowsData(Stamp const& stamp) const {
-    return (stamp.byCaller() ? order_ : data_)[at(stamp.actor)] > stamp.phase;
+    auto const& group = of(stamp.actor);
+    return (stamp.byCaller() ? group.order : group.data)[lane(stamp.actor)] > stamp.phase;
   }
-  constexpr bool knowsOrder(Stamp const& stamp) const { return order_[at(stamp.actor)] > stamp.phase; }
+  constexpr bool knowsOrder(Stamp const& stamp) const { return of(stamp.actor).order[lane(stamp.actor)] > stamp.phase; }
   constexpr bool knowsCause(Stamp const& stamp) const {
-    auto const& mark = cause_[at(stamp.actor)];
-    return mark.phases > stamp.phase ||
-           (mark.phases == stamp.phase && stamp.inPhase < 64 && (mark.steps >> stamp.inPhase & 1) != 0);
+    auto const& cause = of(stamp.actor).cause;
+    auto const i = lane(stamp.actor);
+    return cause.phases[i] > stamp.phase ||
+           (cause.phases[i] == stamp.phase && stamp.inPhase < 64 && (cause.steps[i] >> stamp.inPhase & 1) != 0);
   }
 
   constexpr void completePhases(int actor, int phases) {
-    data_[at(actor)] = phases;
-    order_[at(actor)] = phases;
-    cause_[at(actor)] = {phases, 0};
+    auto& group = of(actor);
+    auto const i = lane(actor);
+    group.heard = true;
+    group.data[i] = phases;
+    group.order[i] = phases;
+    group.cause.phases[i] = phases;
+    group.cause.steps[i] = 0;
   }
   constexpr void completeStep(int actor, int phase, int inPhase) {
-    auto& mark = cause_[at(actor)];
-    if (mark.phases == phase && inPhase < 64) mark.steps |= std::uint64_t{1} << inPhase;
+    auto& cause = of(actor).cause;
+    auto const i = lane(actor);
+    if (cause.phases[i] == phase && inPhase < 64) {
+      of(actor).heard = true;
+      cause.steps[i] |= std::uint64_t{1} << inPhase;
+    }
   }
 
   constexpr void join(Knowledge const& other, bool withData = true) {
-    int const* const theirData = other.data_.data();
-    int const* const theirOrder = other.order_.data();
-    int* const data = data_.data();
-    int* const order = order_.data();
-    for (std::size_t i = 0, actors = data_.size(); i < actors; ++i) {
-      if (withData && theirData[i] > data[i]) data[i] = theirData[i];
-      if (theirOrder[i] > order[i]) order[i] = theirOrder[i];
+    Group const* const others = other.groups_.data();
+    Group* const own = groups_.data();
+    for (std::size_t g = 0, groups = groups_.size(); g < groups; ++g) {
+      auto const& theirs = others[g];
+      auto& mine = own[g];
+      if (!theirs.heard) continue;
+      if (!mine.heard) {
+        mine = theirs;
+        for (std::size_t i = 0; !withData && i < groupSize; ++i) mine.data[i] = 0;
+        continue;
+      }
+      for (std::size_t i = 0; i < groupSize; ++i) {
+        if (withData && theirs.data[i] > mine.data[i]) mine.data[i] = theirs.data[i];
+        if (theirs.order[i] > mine.order[i]) mine.order[i] = theirs.order[i];
+      }
+      mine.cause.join(theirs.cause);
     }
-    joinCause(other);
   }
   constexpr void joinCause(Knowledge const& other) {
-    Mark const* const theirs = other.cause_.data();
-    Mark* const mine = cause_.data();
-    for (std::size_t i = 0, actors = cause_.size(); i < actors; ++i) {
-      if (theirs[i].phases > mine[i].phases) {
-        mine[i] = theirs[i];
-      } else if (theirs[i].phases == mine[i].phases) {
-        mine[i].steps |= theirs[i].steps;
+    Group const* const others = other.groups_.data();
+    Group* const own = groups_.data();
+    for (std::size_t g = 0, groups = groups_.size(); g < groups; ++g) {
+      auto const& theirs = others[g];
+      auto& mine = own[g];
+      if (!theirs.heard) continue;
+      if (mine.heard) {
+        mine.cause.join(theirs.cause);
+      } else {
+        mine.cause = theirs.cause;
+        mine.heard = true;
       }
     }
   }
 
  private:
-  static constexpr std::size_t at(int actor) { return static_cast<std::size_t>(actor); }
+  static constexpr std::size_t groupSize = 8;
 
-  std::vector<int> data_, order_;
-  std::vector<Mark> cause_;
+  struct Cause {
+    int phases[groupSize]{};
+    std::uint64_t steps[groupSize]{};  // of the phase behind them
+
+    constexpr void join(Cause const& other) {
+      for (std::size_t i = 0; i < groupSize; ++i) {
+        if (other.phases[i] > phases[i]) {
+          phases[i] = other.phases[i];
+          steps[i] = other.steps[i];
+        } else if (other.phases[i] == phases[i]) {
+          steps[i] |= other.steps[i];
+        }
+      }
+    }
+  };
+  struct Group {
+    bool heard = false;  // of any of them
+    int data[groupSize]{}, order[groupSize]{};
+    Cause cause{};
+  };
+
+  static constexpr std::size_t lane(int actor) { return static_cast<std::size_t>(actor) % groupSize; }
+  constexpr Group& of(int actor) { return groups_[static_cast<std::size_t>(actor) / groupSize]; }
+  constexpr Group const& of(int actor) const { return groups_[static_cast<std::size_t>(actor) / groupSize]; }
+
+  std::vector<Group> groups_;
 };
 
 }  // namespace mscclpp::dsl::detail

@@ -64,10 +64,10 @@ class MemoryState {
   constexpr Value const& value(int id) const { return values_[static_cast<std::size_t>(id)]; }
   constexpr int inputValue(int rank, int chunk) const { return rank * program_.collective.inputChunks() + chunk; }
   constexpr int reduced(int a, int b, ReduceKind by) {
-    Value sum{values_[static_cast<std::size_t>(a)].holds, by, true};
-    auto const& more = values_[static_cast<std::size_t>(b)].holds;
-    sum.holds.insert(sum.holds.end(), more.begin(), more.end());
-    std::sort(sum.holds.begin(), sum.holds.end());
+    Value sum{{}, by, true};
+    auto const &x = value(a).holds, &y = value(b).holds;
+    sum.holds.resize(x.size() + y.size());
+    std::merge(x.begin(), x.end(), y.begin(), y.end(), sum.holds.begin());
     values_.push_back(std::move(sum));
     return static_cast<int>(values_.size()) - 1;
   }

@@ -35,6 +35,7 @@ class Verifier {
         groups_(groupParts(program)),
         loops_(hasLoops(program)),
         memory_(program, groups_ * (loops_ ? turns : 1)) {
+    int most = 0;
     for (int rank = 0; rank < program.size(); ++rank) {
       auto const& mine = of(rank);
       ranks_.push_back({});
@@ -46,9 +47,17 @@ class Verifier {
         blocks_.back().block = b;
         blocks_.back().firstStep = reductions_.size();
         reductions_.resize(reductions_.size() + mine.blocks[at(b)].steps.size(), Reduces::none);
+        most = b + 1 > most ? b + 1 : most;
       }
     }
-    actors_ = static_cast<int>(blocks_.size());
+    // Blocks of one number hear most of each other, so they are neighbours.
+    for (int b = 0; b < most; ++b) {
+      for (int rank = 0; rank < program.size(); ++rank) {
+        if (b < static_cast<int>(of(rank).blocks.size()))
+          blocks_[at(ranks_[at(rank)].firstBlock + b)].actor = actors_++;
+      }
+    }
+    copies_.reserve(4 * reductions_.size());
     for (int rank = 0; rank < program.size(); ++rank) {
       auto& state = ranks_[at(rank)];
       state.caller = actors_++;
@@ -65,7 +74,7 @@ class Verifier {
       auto& state = ranks_[at(rank)];
       for (auto& port : state.ports) port.knows = Knowledge(port.actor < 0 ? 0 : actors_);
       for (std::size_t s = 0; s < state.tokens.size(); ++s) {
-        for (int i = 0; i < of(rank).semaphores[s]; ++i) state.tokens[s].waiting.push_back(Knowledge(actors_));
+        for (int i = 0; i < of(rank).semaphores[s]; ++i) state.tokens[s].waiting.push_back(copy(Knowledge(actors_)));
       }
       state.knows = Knowledge(actors_);
       callerWrites(rank);
@@ -101,20 +110,27 @@ class Verifier {
  private:
   struct BlockState {
     int rank = 0, block = 0;
+    int actor = 0;
     std::size_t firstStep = 0;  // among all
     std::size_t step = 0;
     int call = 0;
     int phase = 0, inPhase = 0;
     int turn = -1;  // of the loop it is in
     std::size_t loop = 0;
-    int meeting = -1;     // arrived at this meeting of its barrier
-    bool ended = false;   // its call
-    Knowledge control{};  // of its first warp, which signals and waits
-    Knowledge all{};      // of all its threads, from the last sync on
-    Knowledge arrived{};  // with packets of this phase
+    int meeting = -1;      // arrived at this meeting of its barrier
+    bool ended = false;    // its call
+    Knowledge control{};   // of its first warp, which signals and waits
+    int controlCopy = -1;  // the copy that is still the same; -1: none
+    int all = -1;          // copy of what all its threads know from the last sync on
+    Knowledge arrived{};   // with packets of this phase
+  };
+  // What the arrival of packets tells: a copy, and one step more.
+  struct Message {
+    int copy = 0;
+    int actor = -1, phase = 0, inPhase = 0;
   };
   struct Queue {
-    std::vector<Knowledge> waiting = {};
+    std::vector<int> waiting = {};  // copies of what their senders knew
     std::vector<char> relaxed = {};
     std::size_t taken = 0;
   };
@@ -141,7 +157,21 @@ class Verifier {
 
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
   constexpr RankProgram const& of(int rank) const { return program_.ranks[at(rank)]; }
-  constexpr int self(BlockState const& block) const { return ranks_[at(block.rank)].firstBlock + block.block; }
+
+  constexpr int copy(Knowledge const& knows) {
+    copies_.push_back(knows);
+    return static_cast<int>(copies_.size()) - 1;
+  }
+  constexpr int copyOfControl(BlockState& block) {
+    if (block.controlCopy < 0) block.controlCopy = copy(block.control);
+    return block.controlCopy;
+  }
+  constexpr Knowledge const& copied(int id) const { return copies_[at(id)]; }
+  // For whoever is to change it.
+  static constexpr Knowledge& controlOf(BlockState& block) {
+    block.controlCopy = -1;
+    return block.control;
+  }
 
   static constexpr int groupParts(Program const& program) {
     int parts = 1;
@@ -168,18 +198,18 @@ class Verifier {
   constexpr void begin(BlockState& block) {
     block.step = 0;
     block.ended = false;
-    block.control = ranks_[at(block.rank)].knows;
-    block.control.completePhases(self(block), block.phase);
-    block.all = block.control;
+    controlOf(block) = ranks_[at(block.rank)].knows;
+    block.control.completePhases(block.actor, block.phase);
+    block.all = copyOfControl(block);
     block.arrived = Knowledge(actors_);
   }
 
   constexpr void endPhase(BlockState& block) {
     ++block.phase;
     block.inPhase = 0;
-    block.control.joinCause(block.arrived);
-    block.control.completePhases(self(block), block.phase);
-    block.all = block.control;
+    controlOf(block).joinCause(block.arrived);
+    block.control.completePhases(block.actor, block.phase);
+    block.all = copyOfControl(block);
   }
 
   // Does the block's next step; false where it has to wait.
@@ -209,7 +239,7 @@ class Verifier {
           auto& queue = ranks_[at(channel.peer)].queues[at(rank.pairs[at(id)])];
           auto& port = rank.ports[at(id)];
           if (port.actor >= 0) port.knows.join(block.control);
-          queue.waiting.push_back(port.actor >= 0 ? port.knows : block.control);
+          queue.waiting.push_back(port.actor >= 0 ? copy(port.knows) : copyOfControl(block));
           queue.relaxed.push_back(step.relaxed && port.actor < 0);
         }
         return true;
@@ -220,15 +250,15 @@ class Verifier {
         }
         for (int const id : step.objects) {
           auto& queue = rank.queues[at(id)];
-          block.control.join(queue.waiting[queue.taken], !step.relaxed && !queue.relaxed[queue.taken]);
+          controlOf(block).join(copied(queue.waiting[queue.taken]), !step.relaxed && !queue.relaxed[queue.taken]);
           ++queue.taken;
         }
         return true;
       case StepKind::flush:
-        for (int const id : step.objects) block.control.join(rank.ports[at(id)].knows);
+        for (int const id : step.objects) controlOf(block).join(rank.ports[at(id)].knows);
         return true;
       case StepKind::release:
-        for (int const id : step.objects) rank.tokens[at(id)].waiting.push_back(block.control);
+        for (int const id : step.objects) rank.tokens[at(id)].waiting.push_back(copyOfControl(block));
         return true;
       case StepKind::acquire:
         for (int const id : step.objects) {
@@ -237,7 +267,7 @@ class Verifier {
         }
         for (int const id : step.objects) {
           auto& queue = rank.tokens[at(id)];
-          block.control.join(queue.waiting[queue.taken++]);
+          controlOf(block).join(copied(queue.waiting[queue.taken++]));
         }
         return true;
       case StepKind::sync:
@@ -278,8 +308,8 @@ class Verifier {
     }
     auto const& meeting = meetings[at(block.meeting)];
     if (meeting.arrived < step.blocks) return false;
-    block.control.join(meeting.knows);
-    block.all = block.control;
+    controlOf(block).join(meeting.knows);
+    block.all = copyOfControl(block);
     block.meeting = -1;
     return true;
   }
@@ -323,7 +353,8 @@ class Verifier {
   int actors_ = 0;
   bool needsEven_ = false, reliesOnPackets_ = false;
   std::vector<Reduces> reductions_;
-  std::vector<Knowledge> messages_;  // of packets
+  std::vector<Knowledge> copies_;  // as it was, for whoever hears of it later
+  std::vector<Message> messages_;  // of packets
   Text story_;
 };
 

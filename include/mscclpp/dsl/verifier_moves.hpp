@@ -142,16 +142,15 @@ constexpr bool Verifier::packetsReady(BlockState const& block, Step const& step)
 constexpr bool Verifier::move(BlockState& block, Step const& step) {
   if (!packetsReady(block, step)) return false;
   int const inPhase = block.inPhase++;
-  auto stamp = stampOf(block, self(block), block.phase, inPhase);
+  auto stamp = stampOf(block, block.actor, block.phase, inPhase);
   // What the packets that it sends tell: what all threads know, and what its own packets told, slot by slot.
   bool sends = false, receives = false;
   for (auto const& target : step.targets) sends |= target.packets;
   for (auto const& source : step.sources) receives |= source.packets;
-  Knowledge told;
-  Knowledge const* knows = &block.all;
+  int known = block.all;
   if (receives) {
-    told = block.all;
-    knows = &told;
+    known = copy(copied(block.all));
+    auto& told = copies_.back();
     for (auto const& source : step.sources) {
       if (!source.packets) continue;
       // The same message told of all that one step sent.
@@ -161,7 +160,9 @@ constexpr bool Verifier::move(BlockState& block, Step const& step) {
           int const message = memory_.piece(source.rank, source.buffer, chunk, part, block.call).message;
           if (message == last) return;
           last = message;
-          told.joinCause(messages_[at(message)]);
+          auto const& from = messages_[at(message)];
+          told.joinCause(copied(from.copy));
+          if (from.actor >= 0) told.completeStep(from.actor, from.phase, from.inPhase);
         });
       }
     }
@@ -170,9 +171,9 @@ constexpr bool Verifier::move(BlockState& block, Step const& step) {
   int message = -1;
   if (sends) {
     message = static_cast<int>(messages_.size());
-    messages_.push_back(*knows);
-    messages_.back().completeStep(stamp.actor, stamp.phase, inPhase);
+    messages_.push_back({known, stamp.actor, stamp.phase, inPhase});
   }
+  auto const* const knows = &copied(known);
   for (int chunk = 0; chunk < step.sources[0].count; ++chunk) {
     stamp.piece = chunk;
     forEachPart(block, step, [&](int part) {
@@ -237,7 +238,7 @@ constexpr bool Verifier::portMove(BlockState& block, Step const& step) {
       int message = -1;
       if (step.targets[0].packets) {
         message = static_cast<int>(messages_.size());
-        messages_.push_back(knows);
+        messages_.push_back({.copy = copy(knows)});
       }
       write(access(step.targets[0]), value, message);
     });
