@@ -18,7 +18,7 @@ namespace detail {
 
 class Bounds {
  public:
-  constexpr explicit Bounds(Program const& program) : program_(program) {}
+  constexpr explicit Bounds(Program const& program) : program_(program), pairs_(pairChannels(program)) {}
 
   // The first rule that is broken; empty: none.
   constexpr Text check() {
@@ -52,6 +52,9 @@ class Bounds {
 
  private:
   constexpr RankProgram const& of(int rank) const { return program_.ranks[static_cast<std::size_t>(rank)]; }
+  constexpr int pairOf(int rank, int channel) const {
+    return pairs_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(channel)];
+  }
 
   constexpr Text checkRank(int rank) {
     auto const& mine = of(rank);
@@ -112,7 +115,7 @@ class Bounds {
             return say("flushes channel ", id, ", which is no port channel");
           }
           if (kind != step.link) return say("uses channel ", id, " as one of another kind");
-          if (step.kind != StepKind::flush && pairedChannel(program_, rank, id) < 0) {
+          if (step.kind != StepKind::flush && pairOf(rank, id) < 0) {
             int const peer = mine.channels[static_cast<std::size_t>(id)].peer;
             return say("uses a channel to rank ", peer, " for which rank ", peer, " has none back: make one there");
           }
@@ -223,7 +226,8 @@ class Bounds {
   constexpr Text checkUses(int rank);
 
   Program const& program_;
-  std::vector<RankUses> uses_;  // by rank
+  std::vector<std::vector<int>> pairs_;  // by rank and channel
+  std::vector<RankUses> uses_;           // by rank
   std::vector<char> reaches_;
   std::uint64_t unitBytes_ = 0;
   int loopChunks_ = 0;
@@ -242,7 +246,7 @@ constexpr Text Bounds::checkUses(int rank) {
       return twoBlocks(mine.signals[at], say("signals rank ", channel.peer, " over channel ", c).view());
     if (mine.waits[at].otherBlock)
       return twoBlocks(mine.waits[at], say("waits for rank ", channel.peer, " over channel ", c).view());
-    int const pair = channel.kind == ChannelKind::switched ? -1 : pairedChannel(program_, rank, c);
+    int const pair = pairOf(rank, c);
     if (pair < 0) continue;
     auto const& waits = uses_[static_cast<std::size_t>(channel.peer)].waits[static_cast<std::size_t>(pair)];
     if (!mine.signals[at].sameNumber(waits)) {

@@ -38,8 +38,11 @@ constexpr Program finish(Builder& builder) {
     program.mistake = say(spec.instances, " instances; 1 to 64");
     return program;
   }
-  if (spec.instances > 1) program = replicate(program, spec.instances, spec.replication);
   if (spec.fuse) fuse(program);
+  if (spec.instances > 1) {
+    program = replicate(program, spec.instances, spec.replication);
+    if (spec.fuse) fuse(program);  // what was one step of several chunks
+  }
   if (spec.autoSync) addSyncs(program);
   return program;
 }
@@ -53,9 +56,11 @@ constexpr Program build() {
 
 namespace detail {
 
-// The steps of one rank, or of all, in one block: see Slice.
+// The steps of one rank, or of all, in one block, or in all that are as far from the begin of their instance: see
+// Slice.
 struct SliceRange {
-  int rank = -1, block = 0;
+  int rank = -1;
+  unsigned block = 0, period = 1;
   int firstStep = 0, steps = 0, firstOperand = 0, firstObject = 0;
 };
 
@@ -114,7 +119,8 @@ consteval Image<Room> imageWith() {
   std::size_t slice = 0, step = 0, operand = 0, object = 0;
   for (auto const& each : slices) {
     image.slices[slice++] = {each.rank,
-                             each.block,
+                             static_cast<unsigned>(each.block),
+                             static_cast<unsigned>(each.period),
                              static_cast<int>(step),
                              static_cast<int>(each.steps.size()),
                              static_cast<int>(operand),

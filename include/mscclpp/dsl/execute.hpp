@@ -125,14 +125,15 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
     auto const thread = arch::threadIndex();
     if (thread >= arch::warpSize) return;
     steps.forEachObject(step.firstObject, step.objects, [&](int i, layout::RankNumber const& object) {
-      if (static_cast<unsigned>(i) % arch::warpSize == thread) f(object.at(plan_.rank, this->shape().ranks));
+      if (static_cast<unsigned>(i) % arch::warpSize == thread) f(this->numberOf(object));
     });
     thisWarp().sync();
   }
   template <class Steps>
   MSCCLPP_DEVICE int barrierOf(Steps const& steps, layout::PlanStep const& step) const {
     int id = 0;
-    steps.forEachObject(step.firstObject, 1, [&](int, layout::RankNumber const& object) { id = object.base; });
+    steps.forEachObject(step.firstObject, 1,
+                        [&](int, layout::RankNumber const& object) { id = this->numberOf(object); });
     return id;
   }
 

@@ -148,7 +148,8 @@ struct TableSteps {
   }
   template <class F>
   MSCCLPP_DEVICE void forEachObject(int first, int count, F&& f) const {
-    for (int i = 0; i < count; ++i) f(i, layout::RankNumber{layout::RankNumber::Rule::fixed, 0, 0, objects[first + i]});
+    for (int i = 0; i < count; ++i)
+      f(i, layout::RankNumber{layout::RankNumber::Rule::fixed, 0, 0, 0, objects[first + i]});
   }
 };
 
@@ -203,8 +204,10 @@ MSCCLPP_DEVICE void kernel(T const* in, T* out, std::uint64_t count, layout::Pla
     [&]<std::size_t... S>(std::index_sequence<S...>) {
       auto const slice = [&]<int Slice>(std::integral_constant<int, Slice>) {
         constexpr auto range = mscclpp::dsl::detail::imageOf<P>.slices[Slice];
-        if (arch::blockIndex() != static_cast<unsigned>(range.block)) return;
+        auto const block = arch::blockIndex();
+        if (block % range.period != range.block) return;
         if (range.rank >= 0 && plan.rank != range.rank) return;
+        runner.setInstance(static_cast<int>(block / range.period));
         dsl_impl::runSteps<P, Slice, 0, range.steps>(runner);
       };
       (slice(std::integral_constant<int, static_cast<int>(S)>{}), ...);

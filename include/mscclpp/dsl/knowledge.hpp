@@ -117,7 +117,7 @@ class Knowledge {
         if (other.phases[i] > phases[i]) {
           phases[i] = other.phases[i];
           steps[i] = other.steps[i];
-        } else if (other.phases[i] == phases[i]) {
+        } else if (other.steps[i] != 0 && other.phases[i] == phases[i]) {
           steps[i] |= other.steps[i];
         }
       }

@@ -15,10 +15,11 @@ namespace mscclpp::dsl {
 
 using layout::RankNumber;
 
-// Steps of one block. `rank` -1: of every rank, numbers being rules.
+// Steps of one block of each `period`. `rank` -1: of every rank, numbers being rules.
 struct Slice {
   int rank = -1;
   int block = 0;
+  int period = 1;
   std::vector<layout::PlanStep> steps = {};
   std::vector<layout::PlanOperand> operands = {};
   std::vector<RankNumber> objects = {};
@@ -51,7 +52,7 @@ constexpr layout::PlanShape shapeOf(Program const& program, bool needsEvenChunks
 
 namespace detail {
 
-constexpr RankNumber fixedNumber(int value) { return {RankNumber::Rule::fixed, 0, 0, value}; }
+constexpr RankNumber fixedNumber(int value) { return {RankNumber::Rule::fixed, 0, 0, 0, value}; }
 
 // The rule that gives values[r] at rank r; `found` false where there is none.
 constexpr RankNumber ruleFor(std::vector<int> const& values, bool& found) {
@@ -72,11 +73,11 @@ constexpr RankNumber ruleFor(std::vector<int> const& values, bool& found) {
   for (int offset = 0; ranks > 1 && offset < ranks; ++offset) {
     int const unit = (most - least) / (ranks - 1);
     RankNumber const rotate{RankNumber::Rule::rotate, static_cast<std::int16_t>(unit),
-                            static_cast<std::int16_t>(offset), least};
+                            static_cast<std::int16_t>(offset), 0, least};
     if (fits(rotate)) return rotate;
     // The offset-th of the others takes two neighbouring values only.
     RankNumber const others{RankNumber::Rule::others, static_cast<std::int16_t>(most - least),
-                            static_cast<std::int16_t>(offset), least - (most - least) * offset};
+                            static_cast<std::int16_t>(offset), 0, least - (most - least) * offset};
     if (fits(others)) return others;
   }
   found = false;
@@ -182,7 +183,57 @@ class Lowering {
     return slices;
   }
 
+  // Whether all blocks do what the first `period` do, with numbers that grow by the same from one instance to the next;
+  // if so, writes into those by how much.
+  constexpr bool repeats(std::vector<std::vector<Slice>>& byBlock, int period) const {
+    auto const blocks = byBlock.size(), each = static_cast<std::size_t>(period);
+    for (std::size_t b = each; b < blocks; ++b) {
+      auto const &first = byBlock[b % each], &here = byBlock[b];
+      if (here.size() != first.size()) return false;
+      for (std::size_t s = 0; s < here.size(); ++s) {
+        if (here[s].rank != first[s].rank || !sameShape(first[s], here[s])) return false;
+        auto const instance = static_cast<int>(b / each);
+        auto const& second = byBlock[b % each + each][s];
+        bool follows = true;
+        forEachNumber(here[s], [&](std::size_t i, RankNumber const& number) {
+          follows = follows && isInstance(numberAt(first[s], i), numberAt(second, i), number, instance);
+        });
+        if (!follows) return false;
+      }
+    }
+    for (std::size_t b = 0; blocks > each && b < each; ++b) {
+      for (std::size_t s = 0; s < byBlock[b].size(); ++s) {
+        auto const& second = byBlock[b + each][s];
+        forEachNumber(byBlock[b][s], [&](std::size_t i, RankNumber& number) {
+          number.perInstance = static_cast<std::int16_t>(numberAt(second, i).base - number.base);
+        });
+      }
+    }
+    return true;
+  }
+
  private:
+  // f(i, number): all numbers of a slice.
+  template <class S, class F>
+  static constexpr void forEachNumber(S& slice, F&& f) {
+    std::size_t i = 0;
+    for (auto& operand : slice.operands) {
+      f(i++, operand.rank);
+      f(i++, operand.index);
+    }
+    for (auto& object : slice.objects) f(i++, object);
+  }
+  static constexpr RankNumber const& numberAt(Slice const& slice, std::size_t i) {
+    auto const operands = 2 * slice.operands.size();
+    if (i >= operands) return slice.objects[i - operands];
+    return i % 2 == 0 ? slice.operands[i / 2].rank : slice.operands[i / 2].index;
+  }
+  static constexpr bool isInstance(RankNumber const& first, RankNumber const& second, RankNumber const& number,
+                                   int instance) {
+    int const step = second.base - first.base;
+    return number.rule == first.rule && number.unit == first.unit && number.offset == first.offset &&
+           step == static_cast<std::int16_t>(step) && number.base == first.base + step * instance;
+  }
   static constexpr bool sameShape(Slice const& a, Slice const& b) {
     if (a.steps.size() != b.steps.size() || a.operands.size() != b.operands.size() ||
         a.objects.size() != b.objects.size()) {
@@ -208,13 +259,20 @@ class Lowering {
 
 }  // namespace detail
 
-// The slices of a right program whose conclusions are marked; blocks in order.
+// The slices of a right program whose conclusions are marked; blocks in order. Instances share theirs.
 constexpr std::vector<Slice> lower(Program const& program) {
-  std::vector<Slice> slices;
   detail::Lowering lowering(program);
+  std::vector<std::vector<Slice>> byBlock;
   int const blocks = static_cast<int>(shapeOf(program, false).blocks);
-  for (int block = 0; block < blocks; ++block) {
-    for (auto& slice : lowering.ofBlock(block)) slices.push_back(std::move(slice));
+  for (int block = 0; block < blocks; ++block) byBlock.push_back(lowering.ofBlock(block));
+  int period = blocks > 0 ? 1 : 0;
+  while (period < blocks && !(blocks % period == 0 && lowering.repeats(byBlock, period))) ++period;
+  std::vector<Slice> slices;
+  for (int block = 0; block < period; ++block) {
+    for (auto& slice : byBlock[static_cast<std::size_t>(block)]) {
+      slice.period = period;
+      slices.push_back(std::move(slice));
+    }
   }
   return slices;
 }

@@ -19,6 +19,7 @@ inline constexpr int nothing = -1;  // no value, or one that the caller's buffer
 
 struct Value {
   std::vector<Contribution> holds = {};  // sorted
+  int place = 0;                         // of all of them in their slice of the message; -1: of different places
   ReduceKind reduce = ReduceKind::asCalled;
   bool reduced = false;
 };
@@ -45,7 +46,8 @@ class MemoryState {
     }
     pieces_.resize(total);
     for (int rank = 0; rank < program.size(); ++rank) {
-      for (int chunk = 0; chunk < program.collective.inputChunks(); ++chunk) values_.push_back({{{rank, chunk}}});
+      for (int chunk = 0; chunk < program.collective.inputChunks(); ++chunk)
+        values_.push_back({{{rank, chunk}}, chunk % program.perSlice(BufferKind::input)});
     }
   }
 
@@ -63,12 +65,24 @@ class MemoryState {
 
   constexpr Value const& value(int id) const { return values_[static_cast<std::size_t>(id)]; }
   constexpr int inputValue(int rank, int chunk) const { return rank * program_.collective.inputChunks() + chunk; }
-  constexpr int reduced(int a, int b, ReduceKind by) {
-    Value sum{{}, by, true};
-    auto const &x = value(a).holds, &y = value(b).holds;
-    sum.holds.resize(x.size() + y.size());
-    std::merge(x.begin(), x.end(), y.begin(), y.end(), sum.holds.begin());
-    values_.push_back(std::move(sum));
+  constexpr int reduced(std::vector<int> const& parts, ReduceKind by) {
+    std::size_t size = 0;
+    for (int const id : parts) size += value(id).holds.size();
+    std::vector<Contribution> holds(size);
+    Contribution* to = holds.data();
+    bool sorted = true;
+    int place = value(parts[0]).place;
+    for (int const id : parts) {
+      auto const& more = value(id).holds;
+      if (value(id).place != place) place = -1;
+      Contribution const* const from = more.data();
+      for (std::size_t i = 0; i < more.size(); ++i, ++to) {
+        *to = from[i];
+        sorted = sorted && (to == holds.data() || !(*to < to[-1]));
+      }
+    }
+    if (!sorted) std::sort(holds.begin(), holds.end());
+    values_.push_back({std::move(holds), place, by, true});
     return static_cast<int>(values_.size()) - 1;
   }
 

@@ -101,9 +101,8 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   template <class Steps>
   MSCCLPP_DEVICE void askPort(Steps const& steps, layout::PlanStep const& step) const {
     int channel = 0;
-    steps.forEachObject(step.firstObject, 1, [&](int, layout::RankNumber const& object) {
-      channel = object.at(plan_.rank, this->shape().ranks);
-    });
+    steps.forEachObject(step.firstObject, 1,
+                        [&](int, layout::RankNumber const& object) { channel = this->numberOf(object); });
     BasePortChannelDeviceHandle const port(plan_.ports[channel]);
     for (int chunk = 0; chunk < step.chunks; ++chunk) {
       auto const piece = this->pieceOf(steps, step, chunk);
@@ -135,7 +134,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
                              from = this->multicastPlace(operand, chunk, piece.start);
                            if (i == step.sources && (step.everybody & 2) != 0)
                              to = this->multicastPlace(operand, chunk, piece.start);
-                           if (operand.rank.at(plan_.rank, this->shape().ranks) != plan_.rank) return;
+                           if (this->numberOf(operand.rank) != plan_.rank) return;
                            auto* const place = this->place(operand, chunk, piece.start).address;
                            if (source) own = place;
                            overlaps = overlaps || (!source && place == own);

@@ -63,6 +63,9 @@ class PlanPlaces {
         shape().inputPerSlice == shape().outputPerSlice ? inputChunks_ : chunksOf(bytes_, shape().outputPerSlice);
   }
 
+  // Of the block, where instances share their steps.
+  MSCCLPP_DEVICE void setInstance(int instance) { instance_ = instance; }
+
   // ---- turns of loops -----------------------------------------------------------------------------------------------
 
   MSCCLPP_DEVICE std::uint64_t turns(layout::PlanStep const& loop) const {
@@ -130,6 +133,9 @@ class PlanPlaces {
 
  protected:
   MSCCLPP_DEVICE decltype(auto) shape() const { return Shape::of(plan_); }
+  MSCCLPP_DEVICE int numberOf(layout::RankNumber const& number) const {
+    return number.at(plan_.rank, shape().ranks, instance_);
+  }
 
   layout::PlanHandle const& plan_;
 
@@ -168,12 +174,8 @@ class PlanPlaces {
   MSCCLPP_DEVICE static bool isScratch(layout::PlanOperand const& operand) {
     return static_cast<dsl::BufferKind>(operand.buffer) == dsl::BufferKind::scratch;
   }
-  MSCCLPP_DEVICE int rankOf(layout::PlanOperand const& operand) const {
-    return operand.rank.at(plan_.rank, shape().ranks);
-  }
-  MSCCLPP_DEVICE int indexOf(layout::PlanOperand const& operand) const {
-    return operand.index.at(plan_.rank, shape().ranks);
-  }
+  MSCCLPP_DEVICE int rankOf(layout::PlanOperand const& operand) const { return numberOf(operand.rank); }
+  MSCCLPP_DEVICE int indexOf(layout::PlanOperand const& operand) const { return numberOf(operand.index); }
 
   // From where the operand's buffer begins, on any rank.
   MSCCLPP_DEVICE std::uint64_t offsetOf(layout::PlanOperand const& operand, int which, std::uint64_t offset) const {
@@ -200,6 +202,7 @@ class PlanPlaces {
   std::uint64_t upper_;  // of its longest chunk
   Chunking inputChunks_, outputChunks_;
   std::uint64_t epoch_;
+  int instance_ = 0;
   std::uint64_t windowStart_ = 0;  // of the turn, into each chunk
   std::uint64_t window_ = ~std::uint64_t{0};
 };

@@ -203,4 +203,39 @@ constexpr int pairedChannel(Program const& program, int rank, int channel) {
   return -1;
 }
 
+// pairedChannel() of every rank's channels. In one pass: programs of many ranks have many.
+constexpr std::vector<std::vector<int>> pairChannels(Program const& program) {
+  auto const ranks = program.ranks.size();
+  // Channels of a rank to a peer of one kind, in order.
+  auto const listOf = [&](std::size_t rank, std::size_t peer, ChannelKind kind) {
+    return (rank * ranks + peer) * 2 + (kind == ChannelKind::port ? 1 : 0);
+  };
+  auto const isPair = [&](Channel const& channel) {
+    return channel.kind != ChannelKind::switched && channel.peer >= 0 && channel.peer < program.size();
+  };
+  std::vector<std::vector<int>> lists(2 * ranks * ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    auto const& channels = program.ranks[rank].channels;
+    for (std::size_t c = 0; c < channels.size(); ++c) {
+      if (!isPair(channels[c])) continue;
+      lists[listOf(rank, static_cast<std::size_t>(channels[c].peer), channels[c].kind)].push_back(static_cast<int>(c));
+    }
+  }
+  std::vector<std::vector<int>> pairs(ranks);
+  std::vector<std::size_t> met(2 * ranks * ranks, 0);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    for (auto const& channel : program.ranks[rank].channels) {
+      int pair = -1;
+      if (isPair(channel)) {
+        auto const peer = static_cast<std::size_t>(channel.peer);
+        auto const nth = met[listOf(rank, peer, channel.kind)]++;
+        auto const& theirs = lists[listOf(peer, rank, channel.kind)];
+        if (nth < theirs.size()) pair = theirs[nth];
+      }
+      pairs[rank].push_back(pair);
+    }
+  }
+  return pairs;
+}
+
 }  // namespace mscclpp::dsl

@@ -41,7 +41,7 @@ class Text {
     return *this;
   }
 
-  constexpr bool empty() const { return chars_.empty(); }
+  constexpr bool empty() const { return chars_.size() == 0; }
   constexpr std::size_t size() const { return chars_.size(); }
   constexpr std::string_view view() const {
     return chars_.empty() ? std::string_view() : std::string_view(chars_.data(), chars_.size());

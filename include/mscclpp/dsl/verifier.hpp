@@ -58,6 +58,7 @@ class Verifier {
       }
     }
     copies_.reserve(4 * reductions_.size());
+    auto pairs = pairChannels(program);
     for (int rank = 0; rank < program.size(); ++rank) {
       auto& state = ranks_[at(rank)];
       state.caller = actors_++;
@@ -65,10 +66,8 @@ class Verifier {
       state.tokens.resize(of(rank).semaphores.size());
       for (auto const& channel : of(rank).channels) {
         state.ports.push_back({channel.kind == ChannelKind::port ? actors_++ : -1, 0, {}});
-        state.pairs.push_back(channel.kind == ChannelKind::switched
-                                  ? -1
-                                  : pairedChannel(program, rank, static_cast<int>(state.ports.size()) - 1));
       }
+      state.pairs = std::move(pairs[at(rank)]);
     }
     for (int rank = 0; rank < program.size(); ++rank) {
       auto& state = ranks_[at(rank)];
@@ -328,7 +327,7 @@ class Verifier {
   constexpr int read(Access const& access);
   constexpr void write(Access const& access, int value, int message);
   constexpr void checkPlace(Access const& access, int value);
-  constexpr int combine(Step const& step, int a, int b, Stamp const& stamp);
+  constexpr int combine(Step const& step, std::vector<int> const& values, Stamp const& stamp);
   template <class F>
   constexpr void forEachPart(BlockState const& block, Step const& step, F&& f) const;
   template <class F>

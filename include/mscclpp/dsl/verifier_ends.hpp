@@ -81,9 +81,9 @@ constexpr void Verifier::checkOutput(int rank, int call) {
         if (buffer == BufferKind::input) continue;
         auto const wanted = demanded(program_, rank, chunk);
         if (wanted.empty()) continue;
-        std::vector<Contribution> got;
-        if (piece.value != nothing) got = memory_.value(piece.value).holds;
-        if (got == wanted) continue;
+        std::vector<Contribution> const none;
+        auto const& got = piece.value == nothing ? none : memory_.value(piece.value).holds;
+        if (isSame(got, wanted)) continue;
         story_ = wrongResult(program_, said, got, wanted);
         return;
       }

@@ -107,22 +107,22 @@ constexpr void Verifier::write(Access const& access, int value, int message) {
 constexpr void Verifier::checkPlace(Access const& access, int value) {
   if (value == nothing || access.chunk.buffer == BufferKind::scratch) return;
   int const inputs = program_.perSlice(BufferKind::input), here = program_.perSlice(access.chunk.buffer);
-  for (auto const& each : memory_.value(value).holds) {
-    needsEven_ |= inputs != here || each.chunk % inputs != access.chunk.index % here;
-  }
+  needsEven_ |= inputs != here || memory_.value(value).place != access.chunk.index % here;
 }
 
-constexpr int Verifier::combine(Step const& step, int a, int b, Stamp const& stamp) {
-  for (int const id : {a, b}) {
+constexpr int Verifier::combine(Step const& step, std::vector<int> const& values, Stamp const& stamp) {
+  if (values.size() == 1) return values[0];
+  int const place = memory_.value(values[0]).place;
+  for (int const id : values) {
     auto const& value = memory_.value(id);
-    if (!value.reduced || value.reduce == step.reduce) continue;
-    story_ =
-        say(who(program_, stamp), " reduces by ", nameOf(step.reduce), " what was reduced by ", nameOf(value.reduce));
-    return nothing;
+    if (value.reduced && value.reduce != step.reduce) {
+      story_ =
+          say(who(program_, stamp), " reduces by ", nameOf(step.reduce), " what was reduced by ", nameOf(value.reduce));
+      return nothing;
+    }
+    needsEven_ |= value.place != place;
   }
-  int const inputs = program_.perSlice(BufferKind::input);
-  needsEven_ |= memory_.value(a).holds[0].chunk % inputs != memory_.value(b).holds[0].chunk % inputs;
-  return memory_.reduced(a, b, step.reduce);
+  return memory_.reduced(values, step.reduce);
 }
 
 constexpr bool Verifier::packetsReady(BlockState const& block, Step const& step) {
@@ -174,6 +174,8 @@ constexpr bool Verifier::move(BlockState& block, Step const& step) {
     messages_.push_back({known, stamp.actor, stamp.phase, inPhase});
   }
   auto const* const knows = &copied(known);
+  std::vector<int> values;
+  values.reserve(step.sources.size());
   for (int chunk = 0; chunk < step.sources[0].count; ++chunk) {
     stamp.piece = chunk;
     forEachPart(block, step, [&](int part) {
@@ -182,13 +184,13 @@ constexpr bool Verifier::move(BlockState& block, Step const& step) {
         said.count = 1;
         return Access{stamp, knows, program_.canonical(said), said, part};
       };
-      int value = nothing;
+      values.clear();
       for (auto const& source : step.sources) {
-        int const next = read(access(source));
-        if (!story_.empty()) return;
-        value = value == nothing ? next : combine(step, value, next, stamp);
+        values.push_back(read(access(source)));
         if (!story_.empty()) return;
       }
+      int const value = combine(step, values, stamp);
+      if (!story_.empty()) return;
       if (step.sources.size() > 1 && block.call == 0) {
         bool const all = static_cast<int>(memory_.value(value).holds.size()) == program_.size();
         auto& reduces = reductions_[block.firstStep + block.step];

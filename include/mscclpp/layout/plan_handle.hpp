@@ -16,7 +16,8 @@
 
 namespace mscclpp::layout {
 
-// A number that follows from the rank, so that ranks that do the same share their code.
+// A number that follows from the rank and from the instance of the program that the block belongs to, so that ranks
+// and instances that do the same share their code.
 struct RankNumber {
   enum class Rule : std::uint8_t {
     fixed,   // base
@@ -26,16 +27,18 @@ struct RankNumber {
   Rule rule;
   std::int16_t unit;
   std::int16_t offset;
-  std::int32_t base;
+  std::int16_t perInstance;
+  std::int32_t base;  // of the first instance
 
-  MSCCLPP_HOST_DEVICE constexpr std::int32_t at(int rank, int ranks) const {
+  MSCCLPP_HOST_DEVICE constexpr std::int32_t at(int rank, int ranks, int instance = 0) const {
+    auto const first = base + perInstance * instance;
     switch (rule) {
       case Rule::rotate:
-        return base + unit * ((rank + offset) % ranks);
+        return first + unit * ((rank + offset) % ranks);
       case Rule::others:
-        return base + unit * (offset < rank ? offset : offset + 1);
+        return first + unit * (offset < rank ? offset : offset + 1);
       default:
-        return base;
+        return first;
     }
   }
 };

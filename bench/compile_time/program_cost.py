@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What it costs to compile a kernel from a program: to prove the program and to turn its steps into code, against the
+# budget in budget.json.
+#
+#   program_cost.py [--nvcc=NVCC] [--cxx=COMPILER] [--include=FOLDER]... [--architecture=90] [--only=SUBSTRING]...
+#                   [--write=FILE]
+#
+# Counted are processor time, headers included, and the memory of the largest process.
+"""Measures what programs cost to compile and compares it with a budget."""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+SOURCE = """#include "dsl/programs.hpp"
+#include "mscclpp/dsl/kernel.hpp"
+#include "mscclpp/host/launch.hpp"
+using namespace mscclpp;
+void start(Stream const& stream, float const* in, float* out, layout::PlanHandle const& plan,
+           layout::WindowHandle const& window) {
+  launch(stream, {.blocks = 1, .threads = 32}, dsl::Kernel<dsl_test::%s, float>{}, in, out, std::uint64_t{1}, plan,
+         window, window);
+}
+"""
+
+# What it is called, the type in test/dsl/programs.hpp, ranks, steps of a rank.
+PROGRAMS = (
+    ("two-shot all-reduce by packets, 4 ranks", "TwoShotPackets<4>", 4, 8),
+    ("the same, 8 ranks", "TwoShotPackets<8>", 8, 16),
+    ("the same, 8 ranks, 12 instances", "TwoShotPackets<8, 12>", 8, 192),
+    ("the same, 32 ranks, 3 instances", "TwoShotPackets<32, 3>", 32, 192),
+)
+
+# Programs of this size are more than the compilers evaluate by themselves.
+GCC_LIMITS = ("-fconstexpr-ops-limit=10000000000", "-fconstexpr-loop-limit=100000000")
+NVCC_LIMITS = ("-Xcudafe", "--max_cost_constexpr_call=1000000000", *(f"-Xcompiler={flag}" for flag in GCC_LIMITS))
+
+
+@dataclasses.dataclass
+class Cost:
+    """Of one compilation."""
+    seconds: float
+    megabytes: float
+
+
+def compile_cost(command):
+    """Cost of a command that must succeed."""
+    with tempfile.TemporaryFile() as output:
+        child = os.posix_spawnp(command[0], command, os.environ,
+                                file_actions=[(os.POSIX_SPAWN_DUP2, output.fileno(), 1), (os.POSIX_SPAWN_DUP2, 1, 2)])
+        _, status, usage = os.wait4(child, 0)
+        if status != 0:
+            output.seek(0)
+            raise SystemExit(f"error: {' '.join(command)}\n{output.read().decode(errors='replace')}")
+    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nvcc", help="nvcc to measure")
+    parser.add_argument("--cxx", help="C++ compiler to measure")
+    parser.add_argument("--include", action="append", default=[], help="further include folders (the generated one)")
+    parser.add_argument("--architecture", default="90")
+    parser.add_argument("--only", action="append", default=[], help="only programs whose name contains this")
+    parser.add_argument("--write", metavar="FILE", help="write the table as a page")
+    arguments = parser.parse_args()
+    if not arguments.nvcc and not arguments.cxx:
+        parser.error("give --nvcc, --cxx or both")
+    with open(os.path.join(HERE, "budget.json"), encoding="utf-8") as file:
+        budget = json.load(file)["programs"]
+    folders = [f"-I{folder}" for folder in (os.path.join(ROOT, "include"), os.path.join(ROOT, "test"), *arguments.include)]
+    compilers = {}
+    if arguments.cxx:
+        compilers["c++"] = (".cpp", [arguments.cxx, "-std=c++20", "-O2", *GCC_LIMITS, *folders])
+    if arguments.nvcc:
+        compilers["nvcc"] = (".cu", [arguments.nvcc, "-std=c++20", "-O2", f"-arch=sm_{arguments.architecture}",
+                                     *NVCC_LIMITS, *folders])
+    lines, over = [], 0
+    with tempfile.TemporaryDirectory(prefix="mscclpp-program-cost-") as work:
+        for title, program, ranks, steps in PROGRAMS:
+            if arguments.only and not any(part in program for part in arguments.only):
+                continue
+            cells = []
+            for name, (suffix, command) in compilers.items():
+                source = os.path.join(work, "unit" + suffix)
+                with open(source, "w", encoding="utf-8") as file:
+                    file.write(SOURCE % program)
+                cost = compile_cost([*command, "-c", source, "-o", os.path.join(work, "unit.o")])
+                limit = budget[name][program]
+                late = cost.seconds > limit["seconds"] or cost.megabytes > limit["megabytes"]
+                over += late
+                print(f"{program:22} {name:5} {cost.seconds:7.1f} s of {limit['seconds']}, {cost.megabytes:6.0f} MB of "
+                      f"{limit['megabytes']}{'   OVER BUDGET' if late else ''}", flush=True)
+                cells.append(f"{cost.seconds:.1f} s, {cost.megabytes:.0f} MB")
+            lines.append(f"| {title} | {steps} | {ranks * steps} | {' | '.join(cells)} |")
+    if arguments.write:
+        with open(arguments.write, "w", encoding="utf-8") as file:
+            file.write("# What programs cost to compile\n\nWritten by `bench/compile_time/program_cost.py`: one source "
+                       "with one kernel of a program of `test/dsl/programs.hpp`, proved and turned into code; processor "
+                       "time, headers included, and the memory of the largest process. g++ 12 for the simulated machine, "
+                       f"nvcc 13.0 for sm_{arguments.architecture}.\n\n"
+                       f"| program | steps of a rank | in all | {' | '.join(compilers)} |\n|---|---|---|{'---|' * len(compilers)}\n")
+            file.write("\n".join(lines) + "\n")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
