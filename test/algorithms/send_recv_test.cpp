@@ -101,7 +101,8 @@ TEST_CASE("round after round in one kernel, each with bytes of its own") {
         launch(rank.stream, {.blocks = 1, .threads = 128}, RoundsKernel{}, links.deviceHandle(), messages, rounds,
                wrong.data());
         rank.synchronize();
-        CHECK_MESSAGE(copyToHost(wrong)[0] == 0, words, " words behind ", skipped);
+        auto const errors = copyToHost(wrong)[0];
+        CHECK_MESSAGE(errors == 0, words, " words behind ", skipped);
       }
     }
   });
