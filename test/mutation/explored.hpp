@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "check/explore_ranks.hpp"
 
@@ -24,5 +25,29 @@ inline void everySchedule(int ranks, std::function<void(Rank&)> const& body, int
   explore(sim::Strategy::random, 0.4);
   explore(sim::Strategy::pct, 0);
 }
+
+// What the host of `rank` is told of its kernel; empty when it ended well.
+inline std::string reportOf(Rank& rank) {
+  try {
+    rank.communicator.synchronize(rank.stream);
+  } catch (Error const& error) {
+    CHECK(error.code() == ErrorCode::invalidUsage);
+    return error.what();
+  }
+  return {};
+}
+
+// What the simulated machine says when the kernels of `body` wait for what never comes.
+inline std::string deadLockOf(int ranks, std::function<void(Rank&)> const& body) {
+  try {
+    forEachRank(ranks, body);
+  } catch (Error const& error) {
+    CHECK(error.code() == ErrorCode::timeout);
+    return error.what();
+  }
+  return {};
+}
+
+inline bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace mscclpp_test

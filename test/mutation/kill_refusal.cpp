@@ -16,19 +16,6 @@ using namespace mscclpp_test;
 
 namespace {
 
-// What the host of `rank` is told of its kernel; empty when it ended well.
-std::string reportOf(Rank& rank) {
-  try {
-    rank.communicator.synchronize(rank.stream);
-  } catch (Error const& error) {
-    CHECK(error.code() == ErrorCode::invalidUsage);
-    return error.what();
-  }
-  return {};
-}
-
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
-
 // ---- channels
 // --------------------------------------------------------------------------------------------------------
 

@@ -92,10 +92,10 @@ class SendRecv {
       // Lanes take equal parts, as far as these are not too small to be worth a block.
       constexpr std::uint64_t least = 1920;
       auto const part = roundUp<std::uint64_t>(maximum(ceilDiv<std::uint64_t>(bytes, layout.lanes), least), 128);
-      at_ = minimum(bytes, part * lane);
+      at_ = part * lane;
       end_ = minimum(bytes, part * (lane + 1));
       // A message without bytes is a chunk as well.
-      more_ = at_ < end_ || (bytes == 0 && lane == 0);
+      more_ = at_ < end_ || lane == 0;
     }
     MSCCLPP_DEVICE bool packets() const { return packets_; }
     MSCCLPP_DEVICE bool more() const { return more_; }
@@ -154,7 +154,7 @@ class SendRecv {
     // Slot of chunk `done` in the ring that `to` keeps for `from`.
     MSCCLPP_DEVICE std::byte* slot(int to, int from, std::uint64_t region, std::uint64_t bytes) const {
       auto const& layout = links.layout;
-      return links.bases[to] + region + (layout.index(from, lane) * layout.slots + (done - 1) % layout.slots) * bytes;
+      return links.bases[to] + region + (layout.index(from, lane) * layout.slots + done % layout.slots) * bytes;
     }
   };
 

@@ -5,7 +5,7 @@
 //
 // For each pair of ranks, each direction and each lane there is a ring of slots in the receiver's memory. A message is
 // dealt out to lanes and cut into chunks; chunk n of a lane, counted from 1 over all messages, goes through slot
-// (n - 1) % slots. Counters are 64 bits, only grow, and live in device memory: kernels may be captured and replayed.
+// n % slots. Counters are 64 bits, only grow, and live in device memory: kernels may be captured and replayed.
 #pragma once
 
 #include <cstddef>
