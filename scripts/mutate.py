@@ -53,11 +53,12 @@ LEFT_OUT = {"algorithms/tuning.hpp", "device/number.hpp", "device/number_codec.h
 PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_channel", "mutation_kill_packet",
             "mutation_kill_memory", "mutation_kill_one_shot", "mutation_kill_two_shot", "mutation_kill_refusal",
             "mutation_kill_arithmetic", "mutation_kill_exchange", "mutation_kill_direct", "mutation_kill_messages",
-            "mutation_kill_port", "test_device_copy",
-            "test_device_bulk_copy", "test_device_port_channel", "test_algorithms_hierarchical")
+            "mutation_kill_port", "mutation_kill_hierarchical", "mutation_kill_catalogue", "test_device_copy",
+            "test_device_bulk_copy", "test_device_port_channel")
 FIRST = (("device/port_channel.hpp require", "test_device_port_channel"), ("device/port_channel", "mutation_kill_port"),
          ("device/fifo", "mutation_kill_port"),
-         ("hierarchical", "test_algorithms_hierarchical"), ("device_syncer", "mutation_kill_barrier"),
+         ("hierarchical", "mutation_kill_hierarchical"), ("catalogue", "mutation_kill_catalogue"),
+         ("composition", "mutation_kill_catalogue"), ("algorithms/kernels", "mutation_kill_catalogue"), ("device_syncer", "mutation_kill_barrier"),
          ("send_recv", "mutation_kill_messages"), ("require", "mutation_kill_refusal"), ("poll.hpp", "mutation_kill_refusal"), ("barrier.hpp", "mutation_kill_barrier"),
          ("vector.hpp", "mutation_kill_arithmetic"), ("bits.hpp", "mutation_kill_arithmetic"), ("partition.hpp", "mutation_kill_arithmetic"),
          ("epoch.hpp", "mutation_kill_one_shot"), ("bulk_copy.hpp", "test_device_bulk_copy"), ("copy.hpp", "test_device_copy"), ("packet_transport", "mutation_kill_one_shot"),

@@ -210,6 +210,10 @@ TEST_CASE("a range outside the memories is refused, with numbers") {
   forEachRank(2, [&](Rank& rank) {
     Pair pair(rank, 1000, 500);
     pair.service.startProxy();
+    // Nothing, at the very end, is no range outside.
+    launch(rank.stream, {.blocks = 1, .threads = 1}, PutKernel{}, pair.channel.deviceHandle(),
+           static_cast<int>(Form::thread), 500u, 1000u, 0u);
+    rank.communicator.synchronize(rank.stream);
     auto const refused = [&](std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes) {
       launch(rank.stream, {.blocks = 1, .threads = 1}, PutKernel{}, pair.channel.deviceHandle(),
              static_cast<int>(Form::thread), dstOffset, srcOffset, bytes);
@@ -221,6 +225,7 @@ TEST_CASE("a range outside the memories is refused, with numbers") {
     CHECK(contains(refused(100, 0, 401), "up to byte 501 of a buffer"));
     CHECK(contains(refused(0, 900, 101), "up to byte 1001 of this rank's buffer"));
     CHECK(contains(refused(~std::uint64_t{0} - 4, 0, 8), "a buffer of rank"));
+    CHECK(contains(refused(0, ~std::uint64_t{0} - 4, 8), "this rank's buffer"));
     rank.communicator.bootstrap()->barrier();
   });
 }
@@ -252,6 +257,7 @@ TEST_CASE("fields that a trigger cannot carry are refused by the kernel, ids tha
     CHECK(contains(refused(0, 1, 0, std::uint64_t{1} << 32), "4294967296 bytes for the port channel to rank"));
     CHECK(contains(refused(0, 1, std::uint64_t{1} << 40, 1), "a trigger carries at most 4294967295"));
     CHECK(contains(refused(512, 1, 0, 1), "memory id 512"));
+    CHECK(contains(refused(512, 0, 0, 1), "511"));
     CHECK(contains(refused(0, 1000, 0, 1), "memory id 1000"));
   });
   // Each failure of a proxy is the end of its communicator's channels.
@@ -275,6 +281,7 @@ TEST_CASE("fields that a trigger cannot carry are refused by the kernel, ids tha
   CHECK(contains(failure(1, 1, 0, 1), "the target is memory of rank 0"));
   CHECK(contains(failure(0, 0, 0, 1), "the source is memory of rank 1"));
   CHECK(contains(failure(0, 1, 60, 5), "bytes 60 to 65 of target memory of rank 1, which has 64"));
+  CHECK(contains(failure(0, 1, 0, 0xffffffffu), "bytes 0 to 4294967295 of target memory of rank 1, which has 64"));
 }
 
 TEST_CASE("host calls that cannot work say why") {

@@ -12,18 +12,22 @@
 namespace mscclpp_test {
 
 // `schedules` each with few interruptions, with many, and with threads that stay behind. A first finding is enough.
-inline void everySchedule(int ranks, std::function<void(Rank&)> const& body, int schedules = 6) {
+inline void everySchedule(sim::World const& world, std::function<void(Rank&)> const& body, int schedules = 6) {
   sim::ExploreOptions options{.schedules = schedules, .stopAtFirst = true, .shrink = false};
   auto const explore = [&](sim::Strategy strategy, double preemption) {
     options.strategy = strategy;
     options.preemption = preemption;
-    for (auto const& finding : check_test::exploreRanks({.ranks = ranks}, body, options).findings) {
+    for (auto const& finding : check_test::exploreRanks(world, body, options).findings) {
       FAIL_CHECK("checker: ", sim::nameOf(finding.kind), ": ", finding.summary);
     }
   };
   explore(sim::Strategy::random, 0.05);
   explore(sim::Strategy::random, 0.4);
   explore(sim::Strategy::pct, 0);
+}
+
+inline void everySchedule(int ranks, std::function<void(Rank&)> const& body, int schedules = 6) {
+  everySchedule(sim::World{.ranks = ranks}, body, schedules);
 }
 
 // What the host of `rank` is told of its kernel; empty when it ended well.

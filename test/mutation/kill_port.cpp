@@ -18,18 +18,18 @@ constexpr std::uint64_t bytes = threads * sizeof(std::uint32_t);
 struct PushKernel {
   MSCCLPP_DEVICE void operator()(FifoDeviceHandle const& fifo, unsigned each, std::uint32_t* beside,
                                  unsigned* wrong) const {
-    auto const thread = thisBlock().rank();
-    std::uint64_t last = 0;
+    auto const thread = thisGrid().rank();
     for (unsigned i = 0; i < each; ++i) {
-      beside[thread * each + i] = thread + i;
-      last = fifo.push({thread, i});
+      beside[thread * each + i] = static_cast<std::uint32_t>(thread) + i;
+      auto const position = fifo.push({thread, i});
+      if (i + 2 < each) continue;
+      fifo.sync(position);
+      if (!fifo.poll(position) || fifo.poll(position + 100)) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
     }
-    fifo.sync(last);
-    if (!fifo.poll(last) || fifo.poll(last + 100)) ++*wrong;
   }
 };
 
-void pushAll(Rank& rank, std::uint32_t size, unsigned producers, unsigned each) {
+void pushAll(Rank& rank, std::uint32_t size, unsigned producers, unsigned each, unsigned blocks = 1) {
   GpuBuffer<std::uint32_t> const beside(rank.device, producers * each);
   GpuBuffer<unsigned> const wrong(rank.device, 1);
   std::vector<unsigned> next(producers, 0);
@@ -45,8 +45,8 @@ void pushAll(Rank& rank, std::uint32_t size, unsigned producers, unsigned each) 
               },
               {.fifoSize = size});
   proxy.start();
-  launch(rank.stream, {.blocks = 1, .threads = producers}, PushKernel{}, proxy.fifo().deviceHandle(), each,
-         beside.data(), wrong.data());
+  launch(rank.stream, {.blocks = blocks, .threads = producers / blocks}, PushKernel{}, proxy.fifo().deviceHandle(),
+         each, beside.data(), wrong.data());
   rank.synchronize();
   proxy.stop();
   CHECK(bad == 0);
@@ -54,7 +54,7 @@ void pushAll(Rank& rank, std::uint32_t size, unsigned producers, unsigned each) 
   CHECK(copyToHost(wrong)[0] == 0);
 }
 
-// Rounds in which each operation is used once, by one thread and by the block.
+// Rounds in which each operation is used once, by one thread and by the block. What a flush has covered is overwritten.
 struct RoundsKernel {
   MSCCLPP_DEVICE void operator()(PortChannelDeviceHandle const& channel, std::uint32_t* own, unsigned rounds,
                                  unsigned* wrong) const {
@@ -62,20 +62,45 @@ struct RoundsKernel {
     auto const me = block.rank();
     for (unsigned round = 1; round <= rounds; ++round) {
       own[me] = round * 100 + me;
-      switch (round % 4) {
+      switch (round % 6) {
         case 0:
           channel.put(block, bytes, 0, bytes);
           channel.signal(block);
           channel.wait(block);
-          channel.flush(block);
           break;
         case 1:
           channel.putWithSignal(block, bytes, 0, bytes);
-          channel.wait(block);
           channel.flush(block);
+          own[me] = 0;
+          channel.wait(block);
           break;
         case 2:
           channel.putWithSignalAndFlush(block, bytes, 0, bytes);
+          own[me] = 0;
+          channel.wait(block);
+          break;
+        case 3:
+          // Each thread's own put; the block's flush covers them all.
+          channel.put(bytes + me * sizeof *own, me * sizeof *own, sizeof *own);
+          channel.flush(block);
+          own[me] = 0;
+          channel.signal(block);
+          channel.wait(block);
+          break;
+        case 4:
+          // One flush directly behind another; and the puts of the block are one.
+          own[2 * threads + me] = own[me];
+          if (channel.base.peer == 1) own[4 * threads + me] = round;
+          channel.put(block, bytes, 0, bytes);
+          if (me == 0) {
+            if (channel.base.peer == 1) channel.put(4 * bytes, bytes);
+            channel.signal();
+            channel.putWithSignalAndFlush(3 * bytes, 2 * bytes, bytes / 2);
+            channel.putWithSignalAndFlush(7 * bytes / 2, 5 * bytes / 2, bytes / 2);
+            own[3 * threads - 1] = 0;
+            channel.wait();
+            channel.wait();
+          }
           channel.wait(block);
           break;
         default:
@@ -89,7 +114,9 @@ struct RoundsKernel {
           }
           block.sync();
       }
-      if (own[threads + me] != round * 100 + me) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+      bool same = own[threads + me] == round * 100 + me;
+      if (round % 6 == 4) same &= own[3 * threads + me] == round * 100 + me && own[4 * threads + me] == round;
+      if (!same) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
       channel.signal(block);
       channel.wait(block);
     }
@@ -114,12 +141,12 @@ TEST_CASE("every interleaving of a small queue") {
 }
 
 TEST_CASE("a queue of many threads") {
-  everySchedule(1, [](Rank& rank) { pushAll(rank, 4, 8, 3); });
+  everySchedule(1, [](Rank& rank) { pushAll(rank, 4, 8, 3, 2); });
 }
 
 TEST_CASE("rounds of a port channel") {
   everySchedule(2, [](Rank& rank) {
-    GpuBuffer<std::uint32_t> const own(rank.device, 2 * threads);
+    GpuBuffer<std::uint32_t> const own(rank.device, 5 * threads);
     GpuBuffer<unsigned> const wrong(rank.device, 1);
     auto const mine = rank.communicator.registerMemory(own.data(), own.bytes());
     auto const all = rank.communicator.exchangeMemory(mine);
@@ -129,7 +156,7 @@ TEST_CASE("rounds of a port channel") {
     auto const target = service.addMemory(all[static_cast<std::size_t>(peer)]);
     auto const channel = service.portChannel(semaphore, target, service.addMemory(mine));
     service.startProxy();
-    launch(rank.stream, {.blocks = 1, .threads = threads}, RoundsKernel{}, channel.deviceHandle(), own.data(), 4u,
+    launch(rank.stream, {.blocks = 1, .threads = threads}, RoundsKernel{}, channel.deviceHandle(), own.data(), 6u,
            wrong.data());
     rank.synchronize();
     CHECK(copyToHost(wrong)[0] == 0);

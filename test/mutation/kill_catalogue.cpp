@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is settled when collectives are compiled: lists of compositions, launch shapes, which buffers need windows. And
+// calls without elements among calls that overlap.
+#include <vector>
+
+#include "explored.hpp"
+#include "mscclpp/algorithms/catalogue.hpp"
+#include "mscclpp/algorithms/kernels.hpp"
+#include "mscclpp/host/team.hpp"
+#include "support/reference.hpp"
+
+using namespace mscclpp_test;
+
+namespace {
+
+using List = CompositionList<Composition<"first", Push, PeerMemory<1>>, Composition<"second", Pull, PeerMemory<2>>>;
+static_assert(List::indexOf("first") == 0u);
+static_assert(List::indexOf("second") == 1u);
+static_assert(List::indexOf("third") == std::nullopt);
+
+// 16 bytes a thread; blocks of 256, of 512 where 132 of those are too few.
+consteval bool isShape(std::uint64_t threadsNeeded, unsigned blocks, unsigned threads, std::uint32_t most = 1000) {
+  auto const shape = shapeFor<PeerMemory<1>>(16 * threadsNeeded, most);
+  return shape.blocks == blocks && shape.threads == threads;
+}
+static_assert(isShape(0, 1, 32));
+static_assert(isShape(1, 1, 32));
+static_assert(isShape(32, 1, 32));
+static_assert(isShape(34, 1, 64));
+static_assert(isShape(256, 1, 256));
+static_assert(isShape(257, 2, 256));
+static_assert(isShape(256 * 132, 132, 256));
+static_assert(isShape(256 * 132 + 1, 67, 512));
+static_assert(isShape(512 * 132 + 1, 132, 512));
+static_assert(isShape(std::uint64_t{1} << 40, 132, 512));
+static_assert(isShape(256 * 8 + 1, 5, 512, 8));
+static_assert(shapeFor<PeerMemory<1>>(16 * 32 + 1, 8).threads == 64);
+static_assert(shapeFor<PacketTransport<LL128>>(15 * 32, 8).threads == 32);
+static_assert(shapeFor<PacketTransport<LL16>>(8 * 33, 8).threads == 64);
+
+static_assert(pipelineShapeFor<WarpRoles, SwitchStage<1>>(1, 8).threads == WarpRoles::leastThreads);
+static_assert(pipelineShapeFor<WarpRoles, SwitchStage<1>>(16 * 512 * 8, 8).threads == 512);
+static_assert(pipelineShapeFor<BlockRoles, SwitchStage<1>>(std::uint64_t{1} << 30, 9).blocks == 9);
+static_assert(pipelineShapeFor<BlockRoles, SwitchStage<1>>(std::uint64_t{1} << 30, 2).blocks == 3);
+
+using Direct = PeerMemory<1>;
+using Staged = MemoryTransport<1>;
+static_assert(needsInWindow<AllReduce<Pull, Direct, Sum>> && !needsInWindow<AllReduce<OneShot, Staged, Sum>>);
+static_assert(needsOutWindow<AllReduce<Pull, Direct, Sum>> && !needsOutWindow<AllReduce<OneShot, Staged, Sum>>);
+static_assert(needsOutWindow<AllReduce<TwoShotPush, Staged, Sum>> &&
+              !needsInWindow<AllReduce<TwoShotPush, Staged, Sum>>);
+static_assert(needsInWindow<ReduceScatter<Pull, Direct, Sum>> &&
+              !needsInWindow<ReduceScatter<OneExchange, Staged, Sum>>);
+static_assert(needsInWindow<Reduce<Pull, Direct, Sum>> && !needsInWindow<Reduce<OneExchange, Staged, Sum>>);
+static_assert(needsOutWindow<Reduce<Pull, Direct, Sum>> && !needsOutWindow<Reduce<OneExchange, Staged, Sum>>);
+static_assert(needsInWindow<Broadcast<Push, Direct>> && !needsInWindow<Broadcast<OneExchange, Staged>>);
+static_assert(needsOutWindow<Broadcast<Push, Direct>> && !needsOutWindow<Broadcast<OneExchange, Staged>>);
+static_assert(needsOutWindow<AllGather<Push, Direct>> && !needsOutWindow<AllGather<OneExchange, Staged>>);
+static_assert(needsOutWindow<AllToAll<Push, Direct>> && !needsOutWindow<AllToAll<OneExchange, Staged>>);
+static_assert(needsOutWindow<Scatter<Push, Direct>> && !needsOutWindow<Scatter<OneExchange, Staged>>);
+static_assert(needsOutWindow<Gather<Push, Direct>> && !needsOutWindow<Gather<OneExchange, Staged>>);
+
+}  // namespace
+
+// A kernel without elements may not end before the one ahead of it: the one behind it waits for no other.
+TEST_CASE("a call without elements between two that depend on each other") {
+  using Collective = AllReduce<OneShot, PacketTransport<LL16>, Sum>;
+  everySchedule(2, [](Rank& rank) {
+    constexpr std::size_t count = 8;
+    Team const team(rank.communicator, Collective::requirement(2, 1, 32));
+    GpuBuffer<std::uint32_t> const in(rank.device, count), between(rank.device, count), out(rank.device, count);
+    copyToDevice(in, std::span<std::uint32_t const>(std::vector<std::uint32_t>(count, 3)));
+    auto const call = [&](auto const& from, auto const& to, std::size_t elements) {
+      launch(rank.stream, {.blocks = 1, .threads = 32, .overlapPrevious = true},
+             CollectiveKernel<Collective, std::uint32_t>{}, from.data(), to.data(), elements, 0, team.deviceHandle());
+    };
+    call(in, between, count);
+    call(in, between, 0);
+    call(between, out, count);
+    rank.synchronize();
+    bool const same = copyToHost(out) == std::vector<std::uint32_t>(count, 12);
+    CHECK(same);
+  });
+}

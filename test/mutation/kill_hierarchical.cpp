@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Collectives in two levels, under the checker: a rail and a node for themselves, and both.
+#include <vector>
+
+#include "explored.hpp"
+#include "mscclpp/algorithms/hierarchical.hpp"
+#include "mscclpp/host/hierarchy.hpp"
+#include "support/reference.hpp"
+
+using namespace mscclpp_test;
+
+namespace {
+
+struct GatherKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t bytes) const {
+    hierarchicalAllGather(h, thisGrid(), bytes);
+  }
+};
+
+struct ReduceKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count) const {
+    hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count);
+  }
+};
+
+void onNodes(int nodes, int rails, std::function<void(Rank&)> const& body) {
+  everySchedule({.ranks = nodes * rails, .machine = {.devicesPerNode = rails}}, body, 3);
+}
+
+// Each call with data of its own, so that what is late from one shows in the next.
+void gather(Rank& rank, std::size_t bytes, unsigned blocks) {
+  auto const size = static_cast<std::size_t>(rank.size);
+  HierarchicalTeam const team(rank.communicator, {.blocks = blocks, .bytes = bytes * size});
+  auto* const data = reinterpret_cast<std::uint8_t*>(team.data());
+  for (std::uint64_t call = 1; call <= 2; ++call) {
+    auto const mine = randomInput<std::uint8_t>(call, rank.rank, bytes);
+    copyToDevice(rank.device, data + bytes * static_cast<std::size_t>(rank.rank), std::span(mine));
+    launch(rank.stream, {.blocks = blocks, .threads = 32}, GatherKernel{}, team.deviceHandle(), bytes);
+    rank.synchronize();
+    std::vector<std::uint8_t> result(bytes * size), expected;
+    copyToHost(rank.device, std::span(result), data);
+    for (int r = 0; r < rank.size; ++r) {
+      auto const part = randomInput<std::uint8_t>(call, r, bytes);
+      expected.insert(expected.end(), part.begin(), part.end());
+    }
+    bool const same = result == expected;
+    CHECK(same);
+  }
+}
+
+void reduce(Rank& rank, std::size_t count, unsigned blocks) {
+  HierarchicalTeam const team(rank.communicator, {.blocks = blocks, .bytes = count * sizeof(std::uint32_t)});
+  auto* const data = reinterpret_cast<std::uint32_t*>(team.data());
+  for (std::uint64_t call = 1; call <= 2; ++call) {
+    std::vector<std::uint32_t> sum(count, 0);
+    for (int r = 0; r < rank.size; ++r) {
+      auto const input = randomInput<std::uint32_t>(call, r, count);
+      for (std::size_t i = 0; i < count; ++i) sum[i] += input[i];
+      if (r == rank.rank) copyToDevice(rank.device, data, std::span<std::uint32_t const>(input));
+    }
+    launch(rank.stream, {.blocks = blocks, .threads = 32}, ReduceKernel{}, team.deviceHandle(), count);
+    rank.synchronize();
+    std::vector<std::uint32_t> result(count);
+    copyToHost(rank.device, std::span(result), data);
+    bool const same = result == sum;
+    CHECK(same);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("all-gather") {
+  onNodes(2, 2, [](Rank& rank) { gather(rank, 40, 2); });
+  onNodes(3, 1, [](Rank& rank) { gather(rank, 7, 1); });
+  onNodes(1, 3, [](Rank& rank) { gather(rank, 100, 2); });
+}
+
+TEST_CASE("all-reduce") {
+  onNodes(2, 2, [](Rank& rank) { reduce(rank, 600, 2); });
+  onNodes(2, 3, [](Rank& rank) { reduce(rank, 5, 1); });
+  onNodes(3, 1, [](Rank& rank) { reduce(rank, 9, 1); });
+  onNodes(1, 2, [](Rank& rank) { reduce(rank, 33, 2); });
+}
+
+namespace {
+
+template <class Kernel>
+void checkRoom(std::uint64_t most, char const* refusal) {
+  forEachRank(2, [&](Rank& rank) {
+    HierarchicalTeam const team(rank.communicator, {.blocks = 1, .bytes = 256});
+    auto const start = [&](std::uint64_t size) {
+      launch(rank.stream, {.blocks = 1, .threads = 32}, Kernel{}, team.deviceHandle(), size);
+      return reportOf(rank);
+    };
+    CHECK(start(most).empty());
+    auto const text = start(most + 1);
+    CHECK(contains(text, refusal));
+    rank.communicator.bootstrap()->barrier();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("one element more than there is room for") {
+  checkRoom<GatherKernel>(128, "a view up to byte 258");
+  checkRoom<ReduceKernel>(64, "a view up to byte 272");
+}
