@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/runtime.hpp"
 
+#include <pthread.h>
+
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -10,16 +12,22 @@
 #include "cuda_runtime.hpp"
 #include "format.hpp"
 #include "mscclpp/host/device.hpp"
+#include "own_thread.hpp"
 
 namespace mscclpp {
 namespace {
 
 class OrdinaryThread final : public HostThread {
  public:
-  explicit OrdinaryThread(std::function<void()> main) : thread_(std::move(main)) {}
+  OrdinaryThread(std::string const& name, std::function<void()> main)
+      : thread_(startOwnThread([name = name.substr(0, longestName), main = std::move(main)] {
+          ::pthread_setname_np(::pthread_self(), name.c_str());
+          main();
+        })) {}
   ~OrdinaryThread() override { thread_.join(); }
 
  private:
+  static constexpr std::size_t longestName = 15;  // that debuggers and top are shown
   std::thread thread_;
 };
 
@@ -84,7 +92,7 @@ std::unique_ptr<CopyEngine> Runtime::createCopyEngine(int device) {
 
 std::unique_ptr<HostThread> Runtime::startThread(int, std::string name, std::function<void()> main) {
   try {
-    return std::make_unique<OrdinaryThread>(std::move(main));
+    return std::make_unique<OrdinaryThread>(name, std::move(main));
   } catch (std::system_error const& error) {
     throwSystemError(fmt::format("cannot start the thread \"{}\"", name), error.code().value());
   }
