@@ -16,12 +16,14 @@ endif()
 if(MSCCLPP_HAS_CHECK)
   list(APPEND mscclpp_targets mscclpp_hooks mscclpp_check mscclpp_check_object)
 endif()
-if(TARGET mscclpp-check)
-  list(APPEND mscclpp_targets mscclpp-check)
-  # Finds shared libraries of the same installation, wherever it was moved.
-  file(RELATIVE_PATH mscclpp_library_path "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
-  set_target_properties(mscclpp-check PROPERTIES INSTALL_RPATH "$ORIGIN/${mscclpp_library_path}")
-endif()
+# Commands find shared libraries of the same installation, wherever it was moved.
+file(RELATIVE_PATH mscclpp_library_path "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
+foreach(command IN ITEMS mscclpp-check mscclpp-plan)
+  if(TARGET ${command})
+    list(APPEND mscclpp_targets ${command})
+    set_target_properties(${command} PROPERTIES INSTALL_RPATH "$ORIGIN/${mscclpp_library_path}")
+  endif()
+endforeach()
 
 install(TARGETS ${mscclpp_targets}
   EXPORT mscclppTargets
