@@ -24,6 +24,7 @@ struct CollectiveCase {
   bool inPlace = false;
   bool overlap = false;
   std::size_t offset = 0;         // elements by which input and output are off from their allocation
+  std::size_t outShift = 0;       // elements by which the output is off beyond that; up to 8
   std::uint64_t regionBytes = 0;  // of the workspace; 0: what the launch asks for
   int root = 0;
   std::uint64_t seed = 1;
@@ -180,11 +181,11 @@ void checkCollectiveRank(Rank& rank, CollectiveCase const& test) {
     auto const outCount = M::wholeOut ? count * ranks : count;
     // Where input and output have different sizes, the smaller is the own part of the larger.
     auto const larger = std::max(inCount, outCount);
-    auto const total = larger + test.offset + 8;
+    auto const total = larger + test.offset + test.outShift + 8;
     auto const buffer = [&] {
       return GpuBuffer<T>(rank.device, total, usesSwitch<Collective> ? MemoryKind::shareable : MemoryKind::standard);
     };
-    Call call{buffer(), buffer(), buffer(), {}, {}, count, test.offset, test.offset, {}};
+    Call call{buffer(), buffer(), buffer(), {}, {}, count, test.offset, test.offset + test.outShift, {}};
     auto const ownPart = inCount == outCount ? 0 : static_cast<std::size_t>(rank.rank) * count;
     if (test.inPlace) (outCount > inCount ? call.inAt : call.outAt) += ownPart;
     call.firstIn.fill(0x5a);

@@ -34,6 +34,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "mscclpp/device/bits.hpp"
 #include "mscclpp/device/order.hpp"
 #include "mscclpp/device/reduce_op.hpp"
 #include "mscclpp/device/vector.hpp"
@@ -60,7 +61,7 @@ struct MultimemValue<Vector<T, N>> {
 };
 
 template <class T>
-inline constexpr bool isWideInteger = std::integral<T> && !std::same_as<T, bool> && sizeof(T) >= 4;
+inline constexpr bool isWideInteger = std::integral<T> && sizeof(T) >= 4;
 
 }  // namespace detail
 
@@ -74,7 +75,7 @@ inline constexpr bool multimemLoadReduces = false;
 template <class T>
 inline constexpr bool multimemLoadReduces<T, Sum> = multimemMoves<T>;
 template <class T>
-inline constexpr bool multimemLoadReduces<T, Sum, T> = multimemMoves<T> && !(isSmallFloat<T> && sizeof(T) == 1);
+inline constexpr bool multimemLoadReduces<T, Sum, T> = multimemMoves<T> && sizeof(T) != 1;
 template <class T>
 requires isSmallFloat<T>
 inline constexpr bool multimemLoadReduces<T, Sum, float> = true;
@@ -88,7 +89,7 @@ inline constexpr bool multimemLoadReduces<T, Max> = multimemLoadReduces<T, Min>;
 template <class T, class Op>
 inline constexpr bool multimemStoreReduces = detail::isWideInteger<T>&& multimemLoadReduces<T, Op>;
 template <class T>
-inline constexpr bool multimemStoreReduces<T, Sum> = multimemMoves<T> && !(isSmallFloat<T> && sizeof(T) == 1);
+inline constexpr bool multimemStoreReduces<T, Sum> = multimemMoves<T> && sizeof(T) != 1;
 
 // The most elements of T that one instruction combines, and the fewest.
 template <class T>
@@ -96,7 +97,7 @@ inline constexpr unsigned multimemWidest = std::same_as<T, float> || isSmallFloa
                                                ? 16u / static_cast<unsigned>(sizeof(T))
                                                : 1u;
 template <class T>
-inline constexpr unsigned multimemNarrowest = sizeof(T) < 4 ? 4u / static_cast<unsigned>(sizeof(T)) : 1u;
+inline constexpr unsigned multimemNarrowest = maximum(4u / static_cast<unsigned>(sizeof(T)), 1u);
 
 template <class T, unsigned N>
 inline constexpr bool multimemHasWidth = N >= multimemNarrowest<T>&& N <= multimemWidest<T> && (N & (N - 1)) == 0;

@@ -108,8 +108,8 @@ struct SwitchPipeline {
     unsigned units;
     std::uint64_t firstEpoch = 0;
 
-    // Bytes of a chunk.
-    MSCCLPP_DEVICE std::uint32_t chunk() const { return team.layout.stageSlice / 128 * 128; }
+    // Bytes of a chunk, a multiple of 128.
+    MSCCLPP_DEVICE std::uint32_t chunk() const { return team.layout.stageSlice; }
     MSCCLPP_DEVICE std::uint64_t steps() const {
       return ceilDiv<std::uint64_t>(in.bytes(), std::uint64_t{units} * chunk());
     }

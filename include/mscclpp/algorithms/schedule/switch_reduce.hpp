@@ -62,7 +62,7 @@ using SwitchOperation = std::conditional_t<std::same_as<Op, Avg>, Sum, Op>;
 
 template <class T>
 MSCCLPP_DEVICE constexpr bool switchCompiles() {
-  return isSmallFloat<T> && sizeof(T) == 1 ? hasMultimemFloat8() : hasMultimem();
+  return sizeof(T) == 1 ? hasMultimemFloat8() : hasMultimem();
 }
 
 // By as few instructions as the type allows.
@@ -147,7 +147,7 @@ MSCCLPP_DEVICE void reduceThroughSwitch(DeviceTeam const& team, B const& blocks,
   auto const total = plan.source(team.rank).count;
   auto const from = reinterpret_cast<std::uintptr_t>(plan.multicastSource());
   auto const to = plan.multicastTarget() == nullptr ? from : reinterpret_cast<std::uintptr_t>(plan.multicastTarget());
-  constexpr std::uint64_t narrow = sizeof(T) < 4 ? 4 : sizeof(T);
+  constexpr auto narrow = maximum<std::uint64_t>(4, sizeof(T));
   std::uint64_t head = total;
   std::uint64_t tail = total;
   if constexpr (switchCompiles<T>()) {

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Parts that the switch stores into all buffers, and the round around that.
+#include "explored.hpp"
+#include "support/collective.hpp"
+
+using namespace mscclpp_test;
+
+namespace {
+
+template <class Collective, class T>
+void explored(CollectiveCase const& test, int schedules = 1) {
+  everySchedule(
+      test.ranks, [&](Rank& rank) { checkCollectiveRank<Collective, T>(rank, test); }, schedules);
+}
+
+using Memory = SwitchMemory<2>;
+
+// Several turns of each thread and ragged ends, then less than what precedes the first whole access.
+CollectiveCase const ragged{.ranks = 3, .counts = {1207, 1}, .blocks = 1, .threads = 12, .offset = 1, .root = 1};
+CollectiveCase const inPlace{.ranks = 2, .counts = {1030}, .blocks = 2, .threads = 12, .inPlace = true};
+
+}  // namespace
+
+TEST_CASE("all-gather and broadcast") {
+  explored<AllGather<Switch, Memory>, std::uint8_t>(ragged);
+  explored<AllGather<Switch, Memory>, std::uint8_t>(inPlace);
+  explored<Broadcast<Switch, Memory>, std::uint8_t>(ragged);
+}
