@@ -7,6 +7,7 @@
 #include "explored.hpp"
 #include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/algorithms/kernels.hpp"
+#include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/team.hpp"
 #include "support/reference.hpp"
 
@@ -78,6 +79,31 @@ TEST_CASE("a call without elements between two that depend on each other") {
     call(in, between, count);
     call(in, between, 0);
     call(between, out, count);
+    rank.synchronize();
+    bool const same = copyToHost(out) == std::vector<std::uint32_t>(count, 12);
+    CHECK(same);
+  });
+}
+
+TEST_CASE("the same where the buffers lie") {
+  using Collective = AllReduce<Pull, PeerMemory<1>, Sum>;
+  everySchedule(2, [](Rank& rank) {
+    constexpr std::size_t count = 8;
+    Team const team(rank.communicator, Collective::requirement(2, 1, 32));
+    GpuBuffer<std::uint32_t> const in(rank.device, count), between(rank.device, count), out(rank.device, count);
+    MemoryWindow const first(rank.communicator, in.data(), in.bytes());
+    MemoryWindow const second(rank.communicator, between.data(), between.bytes());
+    MemoryWindow const third(rank.communicator, out.data(), out.bytes());
+    copyToDevice(in, std::span<std::uint32_t const>(std::vector<std::uint32_t>(count, 3)));
+    auto const call = [&](auto const& from, auto const& to, std::size_t elements, auto const& fromWindow,
+                          auto const& toWindow) {
+      launch(rank.stream, {.blocks = 1, .threads = 32, .overlapPrevious = true},
+             DirectKernel<Collective, std::uint32_t>{}, from.data(), to.data(), elements, 0, team.deviceHandle(),
+             fromWindow.deviceHandle(), toWindow.deviceHandle());
+    };
+    call(in, between, count, first, second);
+    call(in, between, 0, first, second);
+    call(between, out, count, second, third);
     rank.synchronize();
     bool const same = copyToHost(out) == std::vector<std::uint32_t>(count, 12);
     CHECK(same);

@@ -24,6 +24,34 @@ struct ReduceKernel {
   }
 };
 
+// One block: calls one behind the other, each with new data where the last one's were.
+struct AgainKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, unsigned* wrong) const {
+    auto const block = thisBlock();
+    auto* const data = reinterpret_cast<std::uint32_t*>(h.data.bases[h.local.rank]);
+    auto const expect = [&](std::uint64_t i, std::uint32_t value) {
+      if (data[i] != value) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+    };
+    auto const ranks = static_cast<std::uint32_t>(h.size()), own = static_cast<std::uint32_t>(h.rank());
+    for (std::uint32_t round = 1; round <= 3; ++round) {
+      for (auto i = block.rank(); i < count; i += block.size()) data[own * count + i] = round * 100 + own;
+      block.sync();
+      hierarchicalAllGather(h, thisGrid(), count * sizeof *data);
+      block.sync();
+      for (auto i = block.rank(); i < ranks * count; i += block.size()) {
+        expect(i, round * 100 + static_cast<std::uint32_t>(i / count));
+      }
+      block.sync();
+      for (auto i = block.rank(); i < count; i += block.size()) data[i] = round + own;
+      block.sync();
+      hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count);
+      block.sync();
+      for (auto i = block.rank(); i < count; i += block.size()) expect(i, ranks * round + ranks * (ranks - 1) / 2);
+      block.sync();
+    }
+  }
+};
+
 void onNodes(int nodes, int rails, std::function<void(Rank&)> const& body) {
   everySchedule({.ranks = nodes * rails, .machine = {.devicesPerNode = rails}}, body, 3);
 }
@@ -77,10 +105,25 @@ TEST_CASE("all-gather") {
 }
 
 TEST_CASE("all-reduce") {
-  onNodes(2, 2, [](Rank& rank) { reduce(rank, 600, 2); });
-  onNodes(2, 3, [](Rank& rank) { reduce(rank, 5, 1); });
+  onNodes(2, 2, [](Rank& rank) { reduce(rank, 612, 2); });
+  onNodes(2, 3, [](Rank& rank) { reduce(rank, 3, 1); });
   onNodes(3, 1, [](Rank& rank) { reduce(rank, 9, 1); });
   onNodes(1, 2, [](Rank& rank) { reduce(rank, 33, 2); });
+}
+
+TEST_CASE("call after call in one kernel") {
+  for (int const nodes : {2, 3}) {
+    onNodes(nodes, nodes == 2 ? 2 : 1, [](Rank& rank) {
+      constexpr std::uint64_t count = 12;
+      HierarchicalTeam const team(
+          rank.communicator, {.blocks = 1, .bytes = count * sizeof(std::uint32_t) * static_cast<unsigned>(rank.size)});
+      GpuBuffer<unsigned> const wrong(rank.device, 1);
+      launch(rank.stream, {.blocks = 1, .threads = 32}, AgainKernel{}, team.deviceHandle(), count, wrong.data());
+      rank.synchronize();
+      bool const right = copyToHost(wrong)[0] == 0;
+      CHECK(right);
+    });
+  }
 }
 
 namespace {
