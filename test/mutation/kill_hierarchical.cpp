@@ -37,17 +37,22 @@ struct AgainKernel {
       for (auto i = block.rank(); i < count; i += block.size()) data[own * count + i] = round * 100 + own;
       block.sync();
       hierarchicalAllGather(h, thisGrid(), count * sizeof *data);
-      block.sync();
+      // The own part may be overwritten at once.
       for (auto i = block.rank(); i < ranks * count; i += block.size()) {
         expect(i, round * 100 + static_cast<std::uint32_t>(i / count));
+        data[i] = 0;
       }
       block.sync();
-      for (auto i = block.rank(); i < count; i += block.size()) data[i] = round + own;
-      block.sync();
-      hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count);
-      block.sync();
-      for (auto i = block.rank(); i < count; i += block.size()) expect(i, ranks * round + ranks * (ranks - 1) / 2);
-      block.sync();
+      for (std::uint32_t again = 0; again < 2; ++again) {
+        for (auto i = block.rank(); i < count; i += block.size()) data[i] = round + own + again;
+        block.sync();
+        hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count);
+        block.sync();
+        for (auto i = block.rank(); i < count; i += block.size()) {
+          expect(i, ranks * (round + again) + ranks * (ranks - 1) / 2);
+        }
+        block.sync();
+      }
     }
   }
 };
@@ -78,8 +83,11 @@ void gather(Rank& rank, std::size_t bytes, unsigned blocks) {
 }
 
 void reduce(Rank& rank, std::size_t count, unsigned blocks) {
-  HierarchicalTeam const team(rank.communicator, {.blocks = blocks, .bytes = count * sizeof(std::uint32_t)});
+  // Whole payloads of 16 bytes are reduced; what is behind them is not.
+  auto const end = (count + 3) / 4 * 4;
+  HierarchicalTeam const team(rank.communicator, {.blocks = blocks, .bytes = (end + 32) * sizeof(std::uint32_t)});
   auto* const data = reinterpret_cast<std::uint32_t*>(team.data());
+  copyToDevice(rank.device, data + end, std::span<std::uint32_t const>(std::vector<std::uint32_t>(32, 7)));
   for (std::uint64_t call = 1; call <= 2; ++call) {
     std::vector<std::uint32_t> sum(count, 0);
     for (int r = 0; r < rank.size; ++r) {
@@ -91,7 +99,9 @@ void reduce(Rank& rank, std::size_t count, unsigned blocks) {
     rank.synchronize();
     std::vector<std::uint32_t> result(count);
     copyToHost(rank.device, std::span(result), data);
-    bool const same = result == sum;
+    std::vector<std::uint32_t> behind(32);
+    copyToHost(rank.device, std::span(behind), data + end);
+    bool const same = result == sum && behind == std::vector<std::uint32_t>(32, 7);
     CHECK(same);
   }
 }
