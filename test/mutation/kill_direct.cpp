@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Collectives without copies, and the agreement on a number.
-#include "explored.hpp"
+#include "explored_collective.hpp"
 #include "mscclpp/algorithms/agree.hpp"
-#include "support/collective.hpp"
 
 using namespace mscclpp_test;
 
 namespace {
-
-template <class Collective, class T = std::uint8_t>
-void explored(CollectiveCase const& test, int schedules = 3) {
-  everySchedule(
-      test.ranks, [&](Rank& rank) { checkCollectiveRank<Collective, T>(rank, test); }, schedules);
-}
 
 // Several turns of each thread and a ragged end; aligned, in place, and neither.
 CollectiveCase const ragged{.ranks = 3, .counts = {1007, 5}, .blocks = 2, .threads = 32, .root = 1};

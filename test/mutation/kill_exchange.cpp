@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Collectives in one exchange, through the workspaces.
-#include "explored.hpp"
-#include "support/collective.hpp"
+#include "explored_collective.hpp"
 
 using namespace mscclpp_test;
 
 namespace {
-
-template <class Collective, class T = std::uint8_t>
-void explored(CollectiveCase const& test, int schedules = 3) {
-  everySchedule(
-      test.ranks, [&](Rank& rank) { checkCollectiveRank<Collective, T>(rank, test); }, schedules);
-}
 
 // Several rounds, ragged ends, then less than a thread each.
 CollectiveCase const rounds{.ranks = 3, .counts = {300, 5}, .blocks = 2, .threads = 32, .regionBytes = 1536, .root = 1};
