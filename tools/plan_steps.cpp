@@ -130,10 +130,12 @@ std::vector<Arrow> arrowsOf(dsl::Program const& program) {
     }
   });
   std::vector<Arrow> arrows;
+  auto const pairs = dsl::pairChannels(program);
   for (auto const& [object, places] : signals) {
-    auto const& channel = rankOf(program, object.first).channels[static_cast<std::size_t>(object.second)];
+    auto const number = static_cast<std::size_t>(object.second);
+    auto const& channel = rankOf(program, object.first).channels[number];
     if (channel.kind == dsl::ChannelKind::switched) continue;
-    int const pair = dsl::pairedChannel(program, object.first, object.second);
+    int const pair = pairs[static_cast<std::size_t>(object.first)][number];
     match(places, waits[{channel.peer, pair}], 0, ArrowKind::signal, arrows);
   }
   for (auto const& [object, places] : releases) {

@@ -154,6 +154,7 @@ void PlanContext::makeCounters(Communicator const& communicator, Program const& 
   private_ = DeviceMemory(communicator.device(), handles + (channels + semaphores) * sizeof(layout::SemaphoreHandle));
   auto* const base = static_cast<std::uint64_t*>(private_.data());
   std::vector<layout::SemaphoreHandle> list;
+  auto const pairs = pairChannels(program)[static_cast<std::size_t>(handle_.rank)];
   for (std::size_t c = 0; c < channels; ++c) {
     int const peer = mine.channels[c].peer;
     if (mine.channels[c].kind != ChannelKind::memory) {
@@ -165,7 +166,7 @@ void PlanContext::makeCounters(Communicator const& communicator, Program const& 
            "rank {}: program '{}' has a memory channel to rank {}, which is on another host; use a port channel there",
            handle_.rank, program.name.str(), peer);
     }
-    int const pair = pairedChannel(program, handle_.rank, static_cast<int>(c));
+    int const pair = pairs[c];
     auto const word = [&](int rank, int channel) {
       return reinterpret_cast<std::uint64_t*>(mapped_[static_cast<std::size_t>(rank)].data() +
                                               static_cast<std::size_t>(channel) * signalStride);

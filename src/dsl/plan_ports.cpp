@@ -43,13 +43,14 @@ PlanPorts::PlanPorts(Communicator const& communicator, Program const& program,
     if (channel < 0) return;  // the peer's alone: it has no signals
     handles[static_cast<std::size_t>(channel)] = service_.basePortChannel(semaphore).deviceHandle();
   };
+  auto const pairs = pairChannels(program);
   // Every rank goes through the channels of all in one order, so that both ends of each meet.
   for (int rank = 0; rank < ranks_; ++rank) {
     auto const& channels = program.ranks[static_cast<std::size_t>(rank)].channels;
     for (int c = 0; c < static_cast<int>(channels.size()); ++c) {
       auto const& channel = channels[static_cast<std::size_t>(c)];
       if (channel.kind != ChannelKind::port) continue;
-      int const pair = pairedChannel(program, rank, c);
+      int const pair = pairs[static_cast<std::size_t>(rank)][static_cast<std::size_t>(c)];
       if (pair >= 0 && channel.peer < rank) continue;  // met from its other end
       if (rank == rank_) join(channel.peer, c);
       if (channel.peer == rank_) join(rank, pair);

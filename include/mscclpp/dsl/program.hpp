@@ -185,25 +185,8 @@ struct Program {
   }
 };
 
-// The place of rank `rank`'s channel `channel` among the peer's: the n-th from a to b meets the n-th from b to a. -1:
-// the peer has made no such channel.
-constexpr int pairedChannel(Program const& program, int rank, int channel) {
-  auto const& mine = program.ranks[static_cast<std::size_t>(rank)].channels;
-  auto const& wanted = mine[static_cast<std::size_t>(channel)];
-  int before = 0;
-  for (int i = 0; i < channel; ++i) {
-    auto const& other = mine[static_cast<std::size_t>(i)];
-    if (other.kind == wanted.kind && other.peer == wanted.peer) ++before;
-  }
-  auto const& theirs = program.ranks[static_cast<std::size_t>(wanted.peer)].channels;
-  for (std::size_t i = 0; i < theirs.size(); ++i) {
-    if (theirs[i].kind != wanted.kind || theirs[i].peer != rank) continue;
-    if (before-- == 0) return static_cast<int>(i);
-  }
-  return -1;
-}
-
-// pairedChannel() of every rank's channels. In one pass: programs of many ranks have many.
+// By rank and channel, the place of its partner among the peer's: the n-th from a to b meets the n-th from b to a. -1:
+// the peer has made no such channel, or the channel is a switch's. In one pass: programs of many ranks have many.
 constexpr std::vector<std::vector<int>> pairChannels(Program const& program) {
   auto const ranks = program.ranks.size();
   // Channels of a rank to a peer of one kind, in order.
