@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The kernels that interpret plans: one function per machine of the build starts them.
+// The kernels that interpret plans: one function per machine of the build starts them, by way of one per element type.
 #pragma once
 
 #include <cstdint>
@@ -48,5 +48,13 @@ using MachineTag = std::integral_constant<DeviceKind, Machine>;
 
 void startPlan(Stream const& stream, LaunchShape const& shape, PlanStart const& start, MachineTag<DeviceKind::sim>);
 void startPlan(Stream const& stream, LaunchShape const& shape, PlanStart const& start, MachineTag<DeviceKind::cuda>);
+
+inline namespace MSCCLPP_BACKEND {
+
+// device/plan_*.cpp hold a few types each, since they take long to compile.
+template <Number T>
+void startPlanOf(Stream const& stream, LaunchShape const& shape, PlanStart const& start);
+
+}  // namespace MSCCLPP_BACKEND
 
 }  // namespace mscclpp::dsl

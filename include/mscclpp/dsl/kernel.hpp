@@ -75,6 +75,12 @@ inline constexpr bool stepsAreCode = holdsSteps<P>();
 // One step: its operands and objects are constants to whoever asks for them.
 template <class P, int S, int I>
 struct CompiledStep {
+  // Whose packets a thread looks for at once: as many as registers hold.
+  static constexpr int sourcesTogether = [] {
+    int const sources = dsl::detail::stepDataOf<P, S, I>.step.sources;
+    return sources < 1 ? 1 : sources < 8 ? sources : 8;
+  }();
+
   template <class F>
   MSCCLPP_DEVICE void forEachOperand(int first, int count, F&& f) const {
     constexpr int all = dsl::detail::stepDataOf<P, S, I>.step.sources + dsl::detail::stepDataOf<P, S, I>.step.targets;
@@ -137,6 +143,8 @@ MSCCLPP_DEVICE void runSteps(Runner& runner) {
 
 // The table of this rank's context.
 struct TableSteps {
+  static constexpr int sourcesTogether = 1;
+
   layout::PlanStep const* steps;
   layout::PlanOperand const* operands;
   std::int32_t const* objects;

@@ -5,9 +5,10 @@
 // accesses of everybody's memory where they have none, or the switch lacks the type or the operation.
 //
 // Data go slot by slot: sources into registers, combined, into all targets. Neighbouring steps begin at different
-// warps, and small chunks of a step are done by warps of their own, so that they run side by side. What a port moves is
-// asked for by the block's first warp, which does the steps that order as well: so a signal of the same channel follows
-// the data.
+// warps, and small chunks of a step are done by warps of their own, so that they run side by side. A thread looks for
+// the packets of all its sources in one turn, so that the last to arrive costs one look, not one look per source. What
+// a port moves is asked for by the block's first warp, which does the steps that order as well: so a signal of the same
+// channel follows the data.
 #pragma once
 
 #include <cstdint>
@@ -43,18 +44,15 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       if (arch::threadIndex() >= arch::warpSize) return;
       if (arch::threadIndex() == 0) askPort(steps, step);
       thisWarp().sync();
+    } else if constexpr (M == MoveShape::packets) {
+      movePackets(steps, step);
     } else {
-      constexpr bool packets = M == MoveShape::packets;
       auto first = step.lead * arch::warpSize % arch::blockThreads();
       for (int chunk = 0; chunk < step.chunks; ++chunk) {
         auto const piece = this->pieceOf(steps, step, chunk);
-        // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
-        if (piece.empty || (piece.bytes == 0 && !packets)) continue;
-        auto const slots = packets ? packetSlots(piece) : ceilDiv<std::uint64_t>(piece.bytes, 16);
-        auto const group = threadsFrom(first, slots);
-        if constexpr (packets) {
-          combine<P, 1>(steps, step, group, chunk, piece, slots);
-        } else if constexpr (M == MoveShape::copy) {
+        if (piece.bytes == 0) continue;
+        auto const group = threadsFrom(first, ceilDiv<std::uint64_t>(piece.bytes, 16));
+        if constexpr (M == MoveShape::copy) {
           std::byte* ends[2];
           steps.forEachOperand(step.firstOperand, 2, [&](int i, layout::PlanOperand const& operand) {
             ends[i] = this->place(operand, chunk, piece.start).address;
@@ -65,7 +63,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
           if constexpr (SwitchSlots<T>::moves) {
             if (step.everybody != 0) rest = moveBySwitch(steps, step, group, chunk, piece);
           }
-          combine<PlainSlots, 4>(steps, step, group, chunk, rest, ceilDiv<std::uint64_t>(rest.bytes, 16));
+          combine(steps, step, group, chunk, rest);
         }
       }
     }
@@ -75,10 +73,8 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   using PlanPlaces<T, Shape>::plan_;
 
  private:
-  struct PlainSlots {
-    static constexpr unsigned words = 4;
-    static constexpr unsigned granule = 16;
-  };
+  template <unsigned Words>
+  using Totals = Vector<DefaultAccumulator<T>, ElementsOf<T, Words>::size>;
 
   MSCCLPP_DEVICE static std::uint64_t packetSlots(Piece const& piece) {
     return ceilDiv<std::uint64_t>(piece.bytes == 0 ? 1 : piece.bytes, P::words * 4);
@@ -186,68 +182,132 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     writer.write(writer.window(0), 0, value);
   }
 
-  // `Batch` slots of a thread are under way together.
-  template <class Slots, unsigned Batch, class Steps>
+  // Plain sources and targets. `batch` slots of a thread are under way together.
+  template <class Steps>
   MSCCLPP_DEVICE void combine(Steps const& steps, layout::PlanStep const& step, ThreadRange const& group, int chunk,
-                              Piece const& piece, std::uint64_t slots) const {
-    using Accumulator = DefaultAccumulator<T>;
-    constexpr unsigned slotBytes = Slots::words * 4;
-    using Reader = PayloadReader<T, Slots::words, Slots::granule>;
-    using Writer = PayloadWriter<T, Slots::words, Slots::granule>;
+                              Piece const& piece) const {
+    constexpr unsigned batch = 4, words = 4, slotBytes = 16;
     auto const elements = piece.bytes / sizeof(T);
-    for (std::uint64_t first = group.rank(); first < slots; first += Batch * std::uint64_t{group.size()}) {
-      Payload<Slots::words> values[Batch] = {};
-      Vector<Accumulator, ElementsOf<T, Slots::words>::size> totals[Batch];
+    auto const slots = ceilDiv<std::uint64_t>(piece.bytes, slotBytes);
+    for (std::uint64_t first = group.rank(); first < slots; first += batch * std::uint64_t{group.size()}) {
+      Payload<words> values[batch] = {};
+      Totals<words> totals[batch];
       steps.forEachOperand(step.firstOperand, step.sources, [&](int s, layout::PlanOperand const& operand) {
-        auto const source = this->place(operand, chunk, piece.start);
+        PayloadReader<T, words, slotBytes> const reader(viewOf<T const>(operand, chunk, piece.start, elements));
         MSCCLPP_UNROLL
-        for (unsigned i = 0; i < Batch; ++i) {
+        for (unsigned i = 0; i < batch; ++i) {
           auto const slot = first + i * std::uint64_t{group.size()};
-          if (slot >= slots) continue;
-          if constexpr (!std::is_same_v<Slots, PlainSlots>) {
-            if (source.packets) {
-              receive<Slots>(source.address + slot * Slots::slotBytes, slot, values[i]);
-              continue;
-            }
-          }
-          Reader const reader({reinterpret_cast<T const*>(source.address), elements});
-          values[i] = reader.read(reader.window(slot * slotBytes), 0);
+          if (slot < slots) values[i] = reader.read(reader.window(slot * slotBytes), 0);
         }
         if (step.sources == 1) return;
         MSCCLPP_UNROLL
-        for (unsigned i = 0; i < Batch; ++i) {
-          auto const contribution = convert<Accumulator>(unpack<T>(values[i]));
-          totals[i] = s == 0 ? contribution : reduced(step, totals[i], contribution);
-        }
+        for (unsigned i = 0; i < batch; ++i) add<words>(step, s, values[i], totals[i]);
       });
       if (step.sources != 1) {
         MSCCLPP_UNROLL
-        for (unsigned i = 0; i < Batch; ++i) {
-          if (step.concludes && static_cast<dsl::ReduceKind>(step.reduce) == dsl::ReduceKind::asCalled) {
-            int const ranks = this->shape().ranks;
-            totals[i] = map(totals[i], [this, ranks](Accumulator total) { return op_.finish(total, ranks); });
-          }
-          values[i] = pack(convert<T>(totals[i]));
+        for (unsigned i = 0; i < batch; ++i) values[i] = conclude<words>(step, totals[i]);
+      }
+      steps.forEachOperand(
+          step.firstOperand + step.sources, step.targets, [&](int, layout::PlanOperand const& operand) {
+            PayloadWriter<T, words, slotBytes> const writer(viewOf<T>(operand, chunk, piece.start, elements));
+            MSCCLPP_UNROLL
+            for (unsigned i = 0; i < batch; ++i) {
+              auto const slot = first + i * std::uint64_t{group.size()};
+              if (slot < slots) writer.write(writer.window(slot * slotBytes), 0, values[i]);
+            }
+          });
+    }
+  }
+
+  // The step's chunks lie end to end, each filled up to whole warps, and the block's threads take slots in turn.
+  template <class Steps>
+  MSCCLPP_DEVICE void movePackets(Steps const& steps, layout::PlanStep const& step) const {
+    auto const threads = arch::blockThreads();
+    auto const lead = step.lead * arch::warpSize % threads;
+    auto const thread = arch::threadIndex();
+    std::uint64_t slot = thread < lead ? thread + threads - lead : thread - lead;
+    for (int chunk = 0; chunk < step.chunks; ++chunk) {
+      auto const piece = this->pieceOf(steps, step, chunk);
+      // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
+      if (piece.empty) continue;
+      auto const slots = packetSlots(piece);
+      auto const filled = roundUp<std::uint64_t>(slots, arch::warpSize);
+      for (; slot < filled; slot += threads) {
+        if (slot < slots) movePacket(steps, step, chunk, piece, slot);
+      }
+      slot -= filled;
+    }
+  }
+
+  // Some sources or targets are packets.
+  template <class Steps>
+  MSCCLPP_DEVICE void movePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
+                                 std::uint64_t slot) const {
+    constexpr unsigned words = P::words;
+    constexpr int together = Steps::sourcesTogether;
+    auto const elements = piece.bytes / sizeof(T);
+    auto const offset = slot * words * 4;
+    Payload<words> value{};
+    Totals<words> total;
+    MSCCLPP_UNROLL
+    for (int first = 0; first < step.sources; first += together) {
+      Payload<words> values[together] = {};
+      std::byte const* slots[together];
+      bool awaited[together] = {};
+      steps.forEachOperand(
+          step.firstOperand + first, minimum(together, step.sources - first),
+          [&](int i, layout::PlanOperand const& operand) {
+            if (operand.packets) {
+              slots[i] = this->place(operand, chunk, piece.start).address + slot * P::slotBytes;
+              awaited[i] = true;
+            } else {
+              PayloadReader<T, words, P::granule> const reader(viewOf<T const>(operand, chunk, piece.start, elements));
+              values[i] = reader.read(reader.window(offset), 0);
+            }
+          });
+      receive(slots, awaited, slot, values);
+      MSCCLPP_UNROLL
+      for (int i = 0; i < together; ++i) {
+        if (first + i >= step.sources) continue;
+        if (step.sources == 1) {
+          value = values[i];
+        } else {
+          add<words>(step, first + i, values[i], total);
         }
       }
-      steps.forEachOperand(step.firstOperand + step.sources, step.targets,
-                           [&](int, layout::PlanOperand const& operand) {
-                             auto const target = this->place(operand, chunk, piece.start);
-                             MSCCLPP_UNROLL
-                             for (unsigned i = 0; i < Batch; ++i) {
-                               auto const slot = first + i * std::uint64_t{group.size()};
-                               if (slot >= slots) continue;
-                               if constexpr (!std::is_same_v<Slots, PlainSlots>) {
-                                 if (target.packets) {
-                                   Slots::store(target.address + slot * Slots::slotBytes, values[i], flag_, true);
-                                   continue;
-                                 }
-                               }
-                               Writer const writer({reinterpret_cast<T*>(target.address), elements});
-                               writer.write(writer.window(slot * slotBytes), 0, values[i]);
-                             }
-                           });
     }
+    if (step.sources != 1) value = conclude<words>(step, total);
+    steps.forEachOperand(step.firstOperand + step.sources, step.targets, [&](int, layout::PlanOperand const& operand) {
+      if (operand.packets) {
+        auto* const target = this->place(operand, chunk, piece.start).address;
+        P::store(target + slot * P::slotBytes, value, flag_, true);
+      } else {
+        PayloadWriter<T, words, P::granule> const writer(viewOf<T>(operand, chunk, piece.start, elements));
+        writer.write(writer.window(offset), 0, value);
+      }
+    });
+  }
+
+  template <class U>
+  MSCCLPP_DEVICE View<U> viewOf(layout::PlanOperand const& operand, int chunk, std::uint64_t start,
+                                std::size_t elements) const {
+    return {reinterpret_cast<U*>(this->place(operand, chunk, start).address), elements};
+  }
+
+  // The contribution of source `s`, in the order of sources.
+  template <unsigned Words>
+  MSCCLPP_DEVICE void add(layout::PlanStep const& step, int s, Payload<Words> const& value,
+                          Totals<Words>& total) const {
+    auto const contribution = convert<DefaultAccumulator<T>>(unpack<T>(value));
+    total = s == 0 ? contribution : reduced(step, total, contribution);
+  }
+  template <unsigned Words>
+  MSCCLPP_DEVICE Payload<Words> conclude(layout::PlanStep const& step, Totals<Words> total) const {
+    if (step.concludes && static_cast<dsl::ReduceKind>(step.reduce) == dsl::ReduceKind::asCalled) {
+      int const ranks = this->shape().ranks;
+      total = map(total, [this, ranks](auto one) { return op_.finish(one, ranks); });
+    }
+    return pack(convert<T>(total));
   }
 
   template <class Values>
@@ -266,10 +326,26 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     }
   }
 
-  template <class Slots>
-  MSCCLPP_DEVICE void receive(std::byte const* slot, std::uint64_t number, Payload<Slots::words>& payload) const {
-    poll(plan_.watch, {layout::WaitKind::packet, -1, number, flag_},
-         [&](std::uint64_t& seen) { return Slots::unwrap(Slots::load(slot, true), flag_, true, payload, seen); });
+  // The payloads of those that are awaited.
+  template <int Count>
+  MSCCLPP_DEVICE void receive(std::byte const* const (&slots)[Count], bool const (&awaited)[Count],
+                              std::uint64_t number, Payload<P::words> (&payloads)[Count]) const {
+    poll(plan_.watch, {layout::WaitKind::packet, -1, number, flag_}, [&](std::uint64_t& seen) {
+      typename P::Raw raw[Count];
+      MSCCLPP_UNROLL
+      for (int i = 0; i < Count; ++i) {
+        if (awaited[i]) raw[i] = P::load(slots[i], true);
+      }
+      bool complete = true;
+      MSCCLPP_UNROLL
+      for (int i = 0; i < Count; ++i) {
+        std::uint64_t found = 0;
+        if (!awaited[i] || P::unwrap(raw[i], flag_, true, payloads[i], found)) continue;
+        complete = false;
+        seen = found;
+      }
+      return complete;
+    });
   }
 
   Op op_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Interprets a plan's table, whatever it says: one kernel per element type. The operation is looked up as it goes.
+#pragma once
+
 #include "dsl/start_plan.hpp"
 #include "mscclpp/dsl/kernel.hpp"
 #include "mscclpp/host/launch.hpp"
@@ -46,13 +48,11 @@ struct PlanKernel {
   }
 };
 
-}  // namespace MSCCLPP_BACKEND
-
-void startPlan(Stream const& stream, LaunchShape const& shape, PlanStart const& start, MachineTag<kernelDevice>) {
-  withDataType(start.type, [&]<class T>(std::type_identity<T>) {
-    launch(stream, shape, PlanKernel<T>{}, static_cast<T const*>(start.in), static_cast<T*>(start.out), start.count,
-           start.op, start.plan, start.inWindow, start.outWindow);
-  });
+template <Number T>
+void startPlanOf(Stream const& stream, LaunchShape const& shape, PlanStart const& start) {
+  launch(stream, shape, PlanKernel<T>{}, static_cast<T const*>(start.in), static_cast<T*>(start.out), start.count,
+         start.op, start.plan, start.inWindow, start.outWindow);
 }
 
+}  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::dsl
