@@ -37,7 +37,7 @@ struct BareRoundTrip {
     for (std::uint64_t i = 1; i <= rounds + rounds / 10; ++i) {
       if (i == rounds / 10 + 1) begin = arch::nanoseconds();
       storeReleaseWords4(reinterpret_cast<Words4*>(slot), bitCast<Words4>(layout::Trigger{i, i}));
-      poll(nullptr, {layout::WaitKind::proxy, -1, 0, i}, [&](std::uint64_t& seen) {
+      pollAnswer(nullptr, {layout::WaitKind::proxy, -1, 0, i}, [&](std::uint64_t& seen) {
         seen = load<Order::acquire, Scope::system>(answer);
         return seen >= i;
       });

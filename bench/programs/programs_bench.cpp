@@ -48,12 +48,13 @@ class RankBench {
     auto const largest = *std::ranges::max_element(options_.sizes);
     auto const context = dsl::makeContext<Program>(communicator_, largest);
     dsl::PlanExecutor const executor(communicator_, dsl::ExecutionPlan(dsl::build<Program>()), largest);
-    auto const shape = context.launchShape();
+    auto const most = context.launchShape();
     auto const ranks = static_cast<std::uint32_t>(communicator_.size());
-    Team const team(communicator_, Collective::requirement(ranks, shape.blocks, shape.threads));
+    Team const team(communicator_, Collective::requirement(ranks, most.blocks, most.threads));
     layout::WindowHandle const none{};
     for (auto const bytes : options_.sizes) {
       std::size_t const count = bytes / sizeof(T);
+      auto const shape = context.launchShape(bytes);
       GpuBuffer<T> const data(communicator_.device(), count);
       Row row{.program = name, .bytes = bytes, .blocks = shape.blocks, .threads = shape.threads};
       row.compiled = time(data, row.wrong, [&] {

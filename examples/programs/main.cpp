@@ -75,8 +75,8 @@ void runRank(Communicator& communicator) {
   copyToDevice(gathered, std::span<float const>(std::vector<float>(count, static_cast<float>(rank + 1))), rank * count);
   MemoryWindow const window(communicator, gathered.data(), gathered.bytes());
   auto const gather = dsl::makeContext<SimpleAllGather>(communicator, count * sizeof(float));
-  launch(stream, gather.launchShape(), dsl::Kernel<SimpleAllGather, float>{}, part, gathered.data(), count,
-         gather.deviceHandle(), window.deviceHandle(), window.deviceHandle());
+  launch(stream, gather.launchShape(count * sizeof(float)), dsl::Kernel<SimpleAllGather, float>{}, part,
+         gathered.data(), count, gather.deviceHandle(), window.deviceHandle(), window.deviceHandle());
   communicator.synchronize(stream);
   auto const all = copyToHost(gathered);
   for (std::size_t i = 0; i < all.size(); ++i) require(all[i] == static_cast<float>(i / count + 1), "all-gather");
@@ -85,8 +85,8 @@ void runRank(Communicator& communicator) {
   GpuBuffer<bf16> x(communicator.device(), count);
   auto const reduce = dsl::makeContext<PacketAllReduce>(communicator, count * sizeof(bf16));
   copyToDevice(x, std::span<bf16 const>(std::vector<bf16>(count, bf16(static_cast<float>(3 * rank)))));
-  launch(stream, reduce.launchShape(), dsl::Kernel<PacketAllReduce, bf16, Max>{}, x.data(), x.data(), count,
-         reduce.deviceHandle(), none, none);
+  launch(stream, reduce.launchShape(count * sizeof(bf16)), dsl::Kernel<PacketAllReduce, bf16, Max>{}, x.data(),
+         x.data(), count, reduce.deviceHandle(), none, none);
   communicator.synchronize(stream);
   for (auto const value : copyToHost(x)) require(static_cast<float>(value) == 3, "all-reduce");
 

@@ -136,11 +136,12 @@ void PlanExecutor::execute(Stream const& stream, PlanExecution const& call) cons
                         call.inWindow == nullptr ? noWindow : call.inWindow->deviceHandle(),
                         call.outWindow == nullptr ? noWindow : call.outWindow->deviceHandle()};
   auto const kind = stream.device().kind;
+  auto const shape = context_.launchShape(count * bytesOf(call.type));
 #if defined(MSCCLPP_DSL_SIM)
-  if (kind == DeviceKind::sim) return startPlan(stream, context_.launchShape(), start, MachineTag<DeviceKind::sim>{});
+  if (kind == DeviceKind::sim) return startPlan(stream, shape, start, MachineTag<DeviceKind::sim>{});
 #endif
 #if defined(MSCCLPP_DSL_CUDA)
-  if (kind == DeviceKind::cuda) return startPlan(stream, context_.launchShape(), start, MachineTag<DeviceKind::cuda>{});
+  if (kind == DeviceKind::cuda) return startPlan(stream, shape, start, MachineTag<DeviceKind::cuda>{});
 #endif
   fail(ErrorCode::unsupported, "plan '{}': this build has no kernels for devices of kind {}",
        plan_.program().name.str(), nameOf(kind));

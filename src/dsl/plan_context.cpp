@@ -54,6 +54,22 @@ bool wantsMulticastScratch(Program const& program) {
   return false;
 }
 
+// Chunks that a block moves side by side, at most: those of the steps between two meetings.
+unsigned widestOf(Program const& program) {
+  int widest = 1;
+  for (auto const& rank : program.ranks) {
+    for (auto const& block : rank.blocks) {
+      int beside = 0;
+      for (auto const& step : block.steps) {
+        if (step.kind == StepKind::sync || step.kind == StepKind::barrier) beside = 0;
+        if (step.kind == StepKind::move) beside += step.sources[0].count;
+        widest = std::max(widest, beside);
+      }
+    }
+  }
+  return static_cast<unsigned>(widest);
+}
+
 bool allHaveMulticast(Communicator const& communicator) {
   std::vector<std::uint8_t> can(static_cast<std::size_t>(communicator.size()));
   can[static_cast<std::size_t>(communicator.rank())] = isNvlsSupported(communicator.device());
@@ -85,11 +101,22 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
   handle_.shape = shapeOf(program, verdict.needsEvenChunks);
   handle_.watch = communicator.watch();
   shape_ = {.blocks = handle_.shape.blocks, .threads = static_cast<unsigned>(program.threads)};
+  widest_ = widestOf(program);
   share(communicator, program);
   makeCounters(communicator, program);
   auto marked = program;
   markConclusions(marked, verdict.reductions);
   makeTable(communicator, marked);
+}
+
+LaunchShape PlanContext::launchShape(std::uint64_t bytes) const noexcept {
+  constexpr std::uint64_t warp = 32;
+  // Packets of LL16, whose payload is half an access, are the most slots that there can be.
+  auto const slots =
+      ceilDiv<std::uint64_t>(longestChunk(std::max<std::uint64_t>(bytes, 1), handle_.shape.longestOf), 8);
+  auto shape = shape_;
+  shape.threads = static_cast<unsigned>(std::min<std::uint64_t>(roundUp(slots, warp) * widest_, shape.threads));
+  return shape;
 }
 
 void PlanContext::share(Communicator const& communicator, Program const& program) {

@@ -44,7 +44,7 @@ struct FifoDeviceHandle : layout::FifoHandle {
   // Returns once the proxy has taken the trigger at that position, and how many it has taken.
   MSCCLPP_DEVICE std::uint64_t awaitTail(std::uint64_t position) const {
     std::uint64_t found = 0;
-    mscclpp::poll(watch, {layout::WaitKind::proxy, -1, proxy, position + 1}, [&](std::uint64_t& seen) {
+    pollAnswer(watch, {layout::WaitKind::proxy, -1, proxy, position + 1}, [&](std::uint64_t& seen) {
       seen = found = load<Order::acquire, Scope::system>(tail);
       return found > position;
     });

@@ -11,8 +11,9 @@
 //
 // A slot's flag must differ each time the slot is used; 0 is what fresh memory holds and never a flag.
 // A `Format` is a stateless type: `P::store(slot, payload, flag, active)`, `P::load(slot, active)`, and
-// `P::unwrap(raw, flag, payload, seen)`, which tells whether the raw slot held the flag. LL128's functions are called
-// by all 32 lanes of a warp, with `active` the same for the 8 lanes of a line.
+// `P::unwrap(raw, flag, active, payload, seen)`, which tells whether the raw slot held the flag; or the parts of which
+// that is made. LL128's functions are called by all 32 lanes of a warp, with `active` the same for the 8 lanes of a
+// line. `awaitPackets` waits for some slots at once.
 #pragma once
 
 #include <concepts>
@@ -20,6 +21,7 @@
 
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/multimem.hpp"
+#include "mscclpp/device/poll.hpp"
 #include "mscclpp/device/thread.hpp"
 #include "mscclpp/device/vector.hpp"
 
@@ -28,7 +30,20 @@ inline namespace MSCCLPP_BACKEND {
 
 enum class PacketRegion : std::uint8_t { packets, lines };
 
-struct LL8 {
+template <class P>
+struct Unwrapping {
+  // Whether the raw slot held the flag, or nobody waits for it.
+  template <class Raw, class Payload>
+  MSCCLPP_DEVICE static bool unwrap(Raw const& raw, std::uint32_t flag, bool active, Payload& payload,
+                                    std::uint64_t& seen) {
+    payload = P::payloadOf(raw);
+    seen = P::seenIn(raw, flag);
+    bool const missing = active && P::lacks(raw, flag);
+    return P::wholeWarp ? !arch::warpAny(missing) : !missing;
+  }
+};
+
+struct LL8 : Unwrapping<LL8> {
   using Raw = Words2;
   static constexpr unsigned words = 1;  // of payload in registers
   static constexpr unsigned slotBytes = 8;
@@ -55,15 +70,12 @@ struct LL8 {
   MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
     return active ? loadWords2(reinterpret_cast<Words2 const*>(slot)) : Raw{};
   }
-  MSCCLPP_DEVICE static bool unwrap(Raw const& raw, std::uint32_t flag, bool active, Payload<1>& payload,
-                                    std::uint64_t& seen) {
-    payload.word[0] = raw.w[0];
-    seen = raw.w[1];
-    return !active || raw.w[1] == flag;
-  }
+  MSCCLPP_DEVICE static bool lacks(Raw const& raw, std::uint32_t flag) { return raw.w[1] != flag; }
+  MSCCLPP_DEVICE static std::uint64_t seenIn(Raw const& raw, std::uint32_t) { return raw.w[1]; }
+  MSCCLPP_DEVICE static Payload<1> payloadOf(Raw const& raw) { return {{raw.w[0]}}; }
 };
 
-struct LL16 {
+struct LL16 : Unwrapping<LL16> {
   using Raw = Words4;
   static constexpr unsigned words = 2;
   static constexpr unsigned slotBytes = 16;
@@ -90,16 +102,14 @@ struct LL16 {
   MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
     return active ? loadWords4(reinterpret_cast<Words4 const*>(slot)) : Raw{};
   }
-  MSCCLPP_DEVICE static bool unwrap(Raw const& raw, std::uint32_t flag, bool active, Payload<2>& payload,
-                                    std::uint64_t& seen) {
-    payload.word[0] = raw.w[0];
-    payload.word[1] = raw.w[2];
-    seen = raw.w[1] == flag ? raw.w[3] : raw.w[1];
-    return !active || (raw.w[1] == flag && raw.w[3] == flag);
+  MSCCLPP_DEVICE static bool lacks(Raw const& raw, std::uint32_t flag) { return raw.w[1] != flag || raw.w[3] != flag; }
+  MSCCLPP_DEVICE static std::uint64_t seenIn(Raw const& raw, std::uint32_t flag) {
+    return raw.w[1] == flag ? raw.w[3] : raw.w[1];
   }
+  MSCCLPP_DEVICE static Payload<2> payloadOf(Raw const& raw) { return {{raw.w[0], raw.w[2]}}; }
 };
 
-struct LL128 {
+struct LL128 : Unwrapping<LL128> {
   using Raw = Words4;
   static constexpr unsigned words = 4;
   static constexpr unsigned slotBytes = 16;
@@ -127,14 +137,12 @@ struct LL128 {
   MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
     return loadLines(reinterpret_cast<Words4 const*>(slot), active);
   }
-  MSCCLPP_DEVICE static bool unwrap(Raw const& raw, std::uint32_t flag, bool active, Payload<4>& payload,
-                                    std::uint64_t& seen) {
-    MSCCLPP_UNROLL
-    for (unsigned i = 0; i < 4; ++i) payload.word[i] = raw.w[i];
-    bool const missing = active && carriesFlag() && (raw.w[2] != flag || raw.w[3] != flag);
-    if (carriesFlag()) seen = raw.w[2];
-    return !arch::warpAny(missing);
+  // Each lane says it of the flag that it carries.
+  MSCCLPP_DEVICE static bool lacks(Raw const& raw, std::uint32_t flag) {
+    return carriesFlag() && (raw.w[2] != flag || raw.w[3] != flag);
   }
+  MSCCLPP_DEVICE static std::uint64_t seenIn(Raw const& raw, std::uint32_t) { return carriesFlag() ? raw.w[2] : 0; }
+  MSCCLPP_DEVICE static Payload<4> payloadOf(Raw const& raw) { return {{raw.w[0], raw.w[1], raw.w[2], raw.w[3]}}; }
 };
 
 template <class P>
@@ -143,6 +151,44 @@ concept PacketFormat = std::same_as<P, LL8> || std::same_as<P, LL16> || std::sam
 // Those that a switch can deliver to all at once.
 template <class P>
 concept MulticastPacketFormat = PacketFormat<P> && !P::wholeWarp;
+
+// Waits until each active slot holds the flag, and takes their payloads; those of the others are left as they are. All
+// are looked at in each turn, so that the last to arrive costs one look, not one look per slot. `waitFor(i)` says what
+// slot `i` is, for reports.
+template <PacketFormat P, unsigned Count, class What>
+MSCCLPP_DEVICE void awaitPackets(layout::Watch* watch, std::byte const* const (&slots)[Count],
+                                 bool const (&active)[Count], std::uint32_t flag, Payload<P::words> (&payloads)[Count],
+                                 What&& waitFor) {
+  typename P::Raw raw[Count];
+  auto const look = [&] {
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < Count; ++i) {
+      if constexpr (P::wholeWarp) {
+        raw[i] = P::load(slots[i], active[i]);
+      } else if (active[i]) {
+        raw[i] = P::load(slots[i], true);
+      }
+    }
+    bool missing = false;
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < Count; ++i) missing = (active[i] && P::lacks(raw[i], flag)) || missing;
+    return P::wholeWarp ? !arch::warpAny(missing) : !missing;
+  };
+  pollUntil(watch, look, [&](std::uint64_t& seen) {
+    WaitFor what = waitFor(0);
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < Count; ++i) {
+      if (!active[i] || !P::lacks(raw[i], flag)) continue;
+      seen = P::seenIn(raw[i], flag);
+      what = waitFor(i);
+    }
+    return what;
+  });
+  MSCCLPP_UNROLL
+  for (unsigned i = 0; i < Count; ++i) {
+    if (active[i]) payloads[i] = P::payloadOf(raw[i]);
+  }
+}
 
 // Flag of a round: odd, so never 0, and the same again only after 2^31 rounds. Only a slot that no round touched for
 // exactly a multiple of that would pass for new.

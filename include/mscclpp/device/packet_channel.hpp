@@ -52,12 +52,13 @@ MSCCLPP_DEVICE void copyFromPackets(G const& group, std::byte* dst, std::byte co
   auto const slots = P::slotsFor(bytes);
   auto const rounded = ceilDiv<std::uint64_t>(slots, 32) * 32;
   for (std::uint64_t slot = group.rank(); slot < (P::wholeWarp ? rounded : slots); slot += group.size()) {
-    bool const active = slot < slots;
-    Payload<P::words> payload;
-    poll(watch, {layout::WaitKind::packet, peer, slot, flag}, [&](std::uint64_t& seen) {
-      return P::unwrap(P::load(packets + slot * P::slotBytes, active), flag, active, payload, seen);
+    std::byte const* const from[1] = {packets + slot * P::slotBytes};
+    bool const active[1] = {slot < slots};
+    Payload<P::words> payload[1];
+    awaitPackets<P>(watch, from, active, flag, payload, [&](unsigned) -> WaitFor {
+      return {layout::WaitKind::packet, peer, slot, flag};
     });
-    if (active) writer.write(writer.window(P::dataOffset(slot)), 0, payload, P::dataBytes(slot % 8));
+    if (active[0]) writer.write(writer.window(P::dataOffset(slot)), 0, payload[0], P::dataBytes(slot % 8));
   }
 }
 

@@ -111,11 +111,11 @@ struct BasePortChannelDeviceHandle : layout::BasePortChannelHandle {
     return FifoDeviceHandle(fifo).push(layout::encode({bytes, srcOffset, dstOffset, src, dst, type, semaphore}));
   }
   MSCCLPP_DEVICE void awaitFlush(std::uint64_t position) const {
-    mscclpp::poll(fifo.watch, {layout::WaitKind::portFlush, peer, semaphore, position + 1},
-                  [this, position](std::uint64_t& seen) {
-                    seen = load<Order::acquire, Scope::system>(flushed);
-                    return seen > position;
-                  });
+    pollAnswer(fifo.watch, {layout::WaitKind::portFlush, peer, semaphore, position + 1},
+               [this, position](std::uint64_t& seen) {
+                 seen = load<Order::acquire, Scope::system>(flushed);
+                 return seen > position;
+               });
   }
   MSCCLPP_DEVICE void checkAbandoned(std::uint64_t seen, std::uint64_t next) const {
     if (seen >= layout::abandonedSignal) [[unlikely]]

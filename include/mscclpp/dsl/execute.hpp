@@ -28,10 +28,8 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
                             layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op = {})
       : PlanRunner(plan, in, out, call, op, beginCall(plan)) {}
 
-  // Every thread has read the epoch; the next call finds the next one.
-  MSCCLPP_DEVICE void finish() const {
-    thisBlock().sync();
-    if (arch::threadIndex() == 0) store<Order::relaxed, Scope::device>(plan_.epochs + arch::blockIndex(), epoch_);
+  MSCCLPP_DEVICE void finish() {
+    if (!committed_) syncAndCommit();
   }
 
   // The first `count` steps. `Steps` answers step(i), forEachOperand(first, count, f) and forEachObject(...).
@@ -77,7 +75,7 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
         forEachObject(steps, step, [&](int id) { Semaphore(plan_.semaphores[id]).wait(); });
         break;
       case dsl::StepKind::sync:
-        thisBlock().sync();
+        committed_ ? thisBlock().sync() : syncAndCommit();
         break;
       case dsl::StepKind::barrier:
         reinterpret_cast<DeviceSyncer*>(plan_.barriers)[barrierOf(steps, step)].meet(
@@ -91,12 +89,21 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
  private:
   using PlanMoves<T, Op, P, Shape>::plan_;
 
+  // Once every thread has read the epoch, the next call may find the next one: at the first meeting of the block, while
+  // data are on their way, else at the end.
+  MSCCLPP_DEVICE void syncAndCommit() {
+    thisBlock().sync();
+    if (arch::threadIndex() == 0) store<Order::relaxed, Scope::device>(plan_.epochs + arch::blockIndex(), epoch_);
+    committed_ = true;
+  }
+
   MSCCLPP_DEVICE PlanRunner(layout::PlanHandle const& plan, layout::WindowHandle const& in,
                             layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op, std::uint64_t epoch)
       : PlanMoves<T, Op, P, Shape>(plan, in, out, call, op, epoch), epoch_(epoch) {}
 
   MSCCLPP_DEVICE static std::uint64_t beginCall(layout::PlanHandle const& plan) {
     waitForPreviousKernel();
+    thisBlock().sync();  // with the end of a call ahead in this kernel
     return load<Order::relaxed, Scope::device>(plan.epochs + arch::blockIndex()) + 1;
   }
 
@@ -138,6 +145,7 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
   }
 
   std::uint64_t epoch_;
+  bool committed_ = false;
 };
 
 }  // namespace dsl_impl

@@ -116,6 +116,54 @@ consteval MoveShape shapeOfMove(Data const& data) {
   return data.step.sources == 1 && data.step.targets == 1 ? MoveShape::copy : MoveShape::plain;
 }
 
+// `Count` steps from `I` on, for PlanMoves::moveTogether.
+template <class P, int S, int I, int Count>
+struct StepGroup {
+  static constexpr int count = Count;
+
+  // f(k, its operands, the step) for the k-th, counted at compile time.
+  template <class F>
+  MSCCLPP_DEVICE static void forEachStep(F&& f) {
+    [&]<int... K>(std::integer_sequence<int, K...>) {
+      [[maybe_unused]] auto const call = [&]<int At>(std::integral_constant<int, At> at) {
+        constexpr auto step = dsl::detail::stepDataOf<P, S, I + At>.step;
+        f(at, CompiledStep<P, S, I + At>{}, step);
+      };
+      (call(std::integral_constant<int, K>{}), ...);
+    }
+    (std::make_integer_sequence<int, Count>{});
+  }
+};
+
+// Sends of plain data as packets, or unpackings of packets into plain memory: nobody waits for part of such a run of
+// steps, and without a meeting between them they touch different data.
+enum class GroupKind : std::uint8_t { none, sends, unpackings };
+
+template <class Data>
+consteval GroupKind groupKindOf(Data const& data) {
+  if (static_cast<dsl::StepKind>(data.step.kind) != dsl::StepKind::move) return GroupKind::none;
+  if (shapeOfMove(data) != MoveShape::packets || data.step.sources != 1) return GroupKind::none;
+  if (!data.operands[0].packets) return GroupKind::sends;
+  for (int i = 1; i <= data.step.targets; ++i) {
+    if (data.operands[i].packets) return GroupKind::none;
+  }
+  return GroupKind::unpackings;
+}
+
+// How many steps from `I` on are done side by side.
+template <class P, int S, int I, int End, int Most = 8>
+consteval int stepsTogether() {
+  constexpr auto first = dsl::detail::stepDataOf<P, S, I>;
+  if constexpr (Most > 1 && I + 1 < End && groupKindOf(first) != GroupKind::none) {
+    constexpr auto next = dsl::detail::stepDataOf<P, S, I + 1>;
+    if constexpr (groupKindOf(next) == groupKindOf(first) && next.step.chunks == first.step.chunks &&
+                  next.step.part == first.step.part && next.step.parts == first.step.parts) {
+      return 1 + stepsTogether<P, S, I + 1, End, Most - 1>();
+    }
+  }
+  return 1;
+}
+
 // Steps `I` up to, not with, `End` of slice `S`.
 template <class P, int S, int I, int End, class Runner>
 MSCCLPP_DEVICE void runSteps(Runner& runner) {
@@ -129,6 +177,9 @@ MSCCLPP_DEVICE void runSteps(Runner& runner) {
       }
       runner.leaveLoop();
       runSteps<P, S, data.step.loopEnd + 1, End>(runner);
+    } else if constexpr (constexpr int together = stepsTogether<P, S, I, End>(); together > 1) {
+      runner.moveTogether(StepGroup<P, S, I, together>{});
+      runSteps<P, S, I + together, End>(runner);
     } else {
       CompiledStep<P, S, I> const one;
       if constexpr (static_cast<dsl::StepKind>(data.step.kind) == dsl::StepKind::move) {

@@ -106,7 +106,7 @@ class Lowering {
     Slice slice;
     slice.rank = rank;
     slice.block = block;
-    int lead = 0;
+    int ahead = 0, chunksAhead = 0;
     auto const& mine = program_.ranks[static_cast<std::size_t>(rank)];
     if (block >= static_cast<int>(mine.blocks.size())) return slice;
     auto const& steps = mine.blocks[static_cast<std::size_t>(block)].steps;
@@ -135,7 +135,9 @@ class Lowering {
           made.everybody = static_cast<std::uint8_t>((areEverybodys(program_, step.sources) ? 1 : 0) +
                                                      (areEverybodys(program_, step.targets) ? 2 : 0));
         }
-        made.lead = static_cast<std::uint8_t>(lead++ % 256);
+        made.ahead = static_cast<std::uint8_t>(ahead++ % 256);
+        made.chunksAhead = static_cast<std::uint8_t>(chunksAhead % 256);
+        chunksAhead += made.chunks;
         for (auto const* operands : {&step.sources, &step.targets}) {
           for (auto const& chunks : *operands) {
             auto const place = program_.canonical(chunks);
@@ -147,7 +149,7 @@ class Lowering {
       for (int i = 0; i < made.objects; ++i) {
         slice.objects.push_back(fixedNumber(step.objects[static_cast<std::size_t>(i)]));
       }
-      if (step.kind == StepKind::sync || step.kind == StepKind::barrier) lead = 0;
+      if (step.kind == StepKind::sync || step.kind == StepKind::barrier) ahead = chunksAhead = 0;
       if (step.kind == StepKind::loopBegin) loop = s;
       if (step.kind == StepKind::loopEnd) slice.steps[static_cast<std::size_t>(loop)].loopEnd = s;
       slice.steps.push_back(made);

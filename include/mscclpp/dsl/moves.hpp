@@ -4,11 +4,11 @@
 // asks the proxy for. A switch's move goes through the switch where buffers have multicast addresses, and by plain
 // accesses of everybody's memory where they have none, or the switch lacks the type or the operation.
 //
-// Data go slot by slot: sources into registers, combined, into all targets. Neighbouring steps begin at different
-// warps, and small chunks of a step are done by warps of their own, so that they run side by side. A thread looks for
-// the packets of all its sources in one turn, so that the last to arrive costs one look, not one look per source. What
-// a port moves is asked for by the block's first warp, which does the steps that order as well: so a signal of the same
-// channel follows the data.
+// Data go slot by slot: sources into registers, combined, into all targets. Small chunks, of one step or of
+// neighbouring ones, are done by warps of their own, so that they run side by side. A thread looks for the packets of
+// all its sources in one turn, so that the last to arrive costs one look, not one look per source. What a port moves is
+// asked for by the block's first warp, which does the steps that order as well: so a signal of the same channel follows
+// the data.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     } else if constexpr (M == MoveShape::packets) {
       movePackets(steps, step);
     } else {
-      auto first = step.lead * arch::warpSize % arch::blockThreads();
+      auto first = firstThread(step, ceilDiv<std::uint64_t>(this->longestPiece(step), 16));
       for (int chunk = 0; chunk < step.chunks; ++chunk) {
         auto const piece = this->pieceOf(steps, step, chunk);
         if (piece.bytes == 0) continue;
@@ -69,6 +69,50 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     }
   }
 
+  // Steps of one source and as many chunks each, see StepGroup: of each slot all are read before the first is written.
+  template <class Group>
+  MSCCLPP_DEVICE void moveTogether(Group const& group) const {
+    constexpr unsigned count = Group::count;
+    Piece pieces[count];
+    std::uint64_t slotsOf[count];
+    auto const lookUp = [&](int chunk) {
+      std::uint64_t most = 0;
+      group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
+        constexpr int k = decltype(number)::value;
+        pieces[k] = this->pieceOf(steps, step, chunk);
+        slotsOf[k] = packetSlots(pieces[k]);
+        most = maximum(most, slotsOf[k]);
+      });
+      return most;
+    };
+    auto const moveSlots = [&](int chunk, std::uint64_t slot) {
+      Payload<P::words> values[count] = {};
+      std::byte const* slots[count] = {};
+      bool awaited[count] = {};
+      group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
+        constexpr int k = decltype(number)::value;
+        steps.forEachOperand(step.firstOperand, 1, [&](int, layout::PlanOperand const& operand) {
+          if (operand.packets) {
+            slots[k] = packetPlace(operand, chunk, pieces[k], slot);
+            awaited[k] = slot < slotsOf[k];
+          } else if (slot < slotsOf[k]) {
+            values[k] = loadPacket(operand, chunk, pieces[k], slot);
+          }
+        });
+      });
+      awaitPackets<P>(plan_.watch, slots, awaited, flag_, values, [&](unsigned) -> WaitFor {
+        return {layout::WaitKind::packet, -1, slot, flag_};
+      });
+      group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
+        constexpr int k = decltype(number)::value;
+        if (slot < slotsOf[k]) storePacket(steps, step, chunk, pieces[k], slot, values[k]);
+      });
+    };
+    group.forEachStep([&](auto number, auto const&, layout::PlanStep const& step) {
+      if constexpr (decltype(number)::value == 0) forEachPacket(step, lookUp, moveSlots);
+    });
+  }
+
  protected:
   using PlanPlaces<T, Shape>::plan_;
 
@@ -76,8 +120,19 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   template <unsigned Words>
   using Totals = Vector<DefaultAccumulator<T>, ElementsOf<T, Words>::size>;
 
-  MSCCLPP_DEVICE static std::uint64_t packetSlots(Piece const& piece) {
-    return ceilDiv<std::uint64_t>(piece.bytes == 0 ? 1 : piece.bytes, P::words * 4);
+  MSCCLPP_DEVICE static std::uint64_t packetSlots(std::uint64_t bytes) {
+    return ceilDiv<std::uint64_t>(bytes == 0 ? 1 : bytes, P::words * 4);
+  }
+
+  // Behind the chunks of the steps ahead, as if they had as many slots as this step's longest, where the block has
+  // threads for all of them; else some warps on, so that steps begin at different ones.
+  MSCCLPP_DEVICE static unsigned firstThread(layout::PlanStep const& step, std::uint64_t slots) {
+    if (step.ahead == 0) return 0;
+    auto const filled = roundUp<std::uint64_t>(slots, arch::warpSize);
+    auto const lead = step.chunksAhead * filled;
+    auto const threads = arch::blockThreads();
+    bool const room = lead + static_cast<unsigned>(step.chunks) * filled <= threads;
+    return room ? static_cast<unsigned>(lead) : step.ahead * arch::warpSize % threads;
   }
 
   // All threads of the block, counted from thread `first`, which then is the next piece's, if this one leaves threads
@@ -108,7 +163,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         ends[i] = this->portPlace(operand, chunk, piece.start);
         packets = operand.packets;
       });
-      auto const bytes = packets ? packetSlots(piece) * P::slotBytes : piece.bytes;
+      auto const bytes = packets ? packetSlots(piece.bytes) * P::slotBytes : piece.bytes;
       if (bytes != 0) port.put(ends[1].memory, ends[1].offset, ends[0].memory, ends[0].offset, bytes);
     }
   }
@@ -187,13 +242,12 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   MSCCLPP_DEVICE void combine(Steps const& steps, layout::PlanStep const& step, ThreadRange const& group, int chunk,
                               Piece const& piece) const {
     constexpr unsigned batch = 4, words = 4, slotBytes = 16;
-    auto const elements = piece.bytes / sizeof(T);
     auto const slots = ceilDiv<std::uint64_t>(piece.bytes, slotBytes);
     for (std::uint64_t first = group.rank(); first < slots; first += batch * std::uint64_t{group.size()}) {
       Payload<words> values[batch] = {};
       Totals<words> totals[batch];
       steps.forEachOperand(step.firstOperand, step.sources, [&](int s, layout::PlanOperand const& operand) {
-        PayloadReader<T, words, slotBytes> const reader(viewOf<T const>(operand, chunk, piece.start, elements));
+        PayloadReader<T, words, slotBytes> const reader(viewOf<T const>(operand, chunk, piece));
         MSCCLPP_UNROLL
         for (unsigned i = 0; i < batch; ++i) {
           auto const slot = first + i * std::uint64_t{group.size()};
@@ -207,36 +261,52 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         MSCCLPP_UNROLL
         for (unsigned i = 0; i < batch; ++i) values[i] = conclude<words>(step, totals[i]);
       }
-      steps.forEachOperand(
-          step.firstOperand + step.sources, step.targets, [&](int, layout::PlanOperand const& operand) {
-            PayloadWriter<T, words, slotBytes> const writer(viewOf<T>(operand, chunk, piece.start, elements));
-            MSCCLPP_UNROLL
-            for (unsigned i = 0; i < batch; ++i) {
-              auto const slot = first + i * std::uint64_t{group.size()};
-              if (slot < slots) writer.write(writer.window(slot * slotBytes), 0, values[i]);
-            }
-          });
+      steps.forEachOperand(step.firstOperand + step.sources, step.targets,
+                           [&](int, layout::PlanOperand const& operand) {
+                             PayloadWriter<T, words, slotBytes> const writer(viewOf<T>(operand, chunk, piece));
+                             MSCCLPP_UNROLL
+                             for (unsigned i = 0; i < batch; ++i) {
+                               auto const slot = first + i * std::uint64_t{group.size()};
+                               if (slot < slots) writer.write(writer.window(slot * slotBytes), 0, values[i]);
+                             }
+                           });
     }
   }
 
-  // The step's chunks lie end to end, each filled up to whole warps, and the block's threads take slots in turn.
+  // f(chunk, slot) for this thread's slots: the step's chunks lie end to end, each filled up to whole warps of the
+  // longest, and the block's threads take slots in turn. slotsOf(chunk) tells how many there are.
+  template <class SlotsOf, class F>
+  MSCCLPP_DEVICE void forEachPacket(layout::PlanStep const& step, SlotsOf&& slotsOf, F&& f) const {
+    auto const threads = arch::blockThreads();
+    auto const longest = packetSlots(this->longestPiece(step));
+    auto const filled = roundUp<std::uint64_t>(longest, arch::warpSize);
+    auto const first = firstThread(step, longest);
+    auto const thread = arch::threadIndex();
+    std::uint64_t slot = thread < first ? thread + threads - first : thread - first;
+    if (slot >= filled * static_cast<unsigned>(step.chunks)) return;
+    for (int chunk = 0;;) {
+      for (; slot >= filled; slot -= filled) ++chunk;
+      if (chunk >= step.chunks) return;
+      auto const slots = slotsOf(chunk);
+      for (; slot < slots; slot += threads) f(chunk, slot);
+      while (slot < filled) slot += threads;
+    }
+  }
+  // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
+  MSCCLPP_DEVICE static std::uint64_t packetSlots(Piece const& piece) {
+    return piece.empty ? 0 : packetSlots(piece.bytes);
+  }
+
   template <class Steps>
   MSCCLPP_DEVICE void movePackets(Steps const& steps, layout::PlanStep const& step) const {
-    auto const threads = arch::blockThreads();
-    auto const lead = step.lead * arch::warpSize % threads;
-    auto const thread = arch::threadIndex();
-    std::uint64_t slot = thread < lead ? thread + threads - lead : thread - lead;
-    for (int chunk = 0; chunk < step.chunks; ++chunk) {
-      auto const piece = this->pieceOf(steps, step, chunk);
-      // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
-      if (piece.empty) continue;
-      auto const slots = packetSlots(piece);
-      auto const filled = roundUp<std::uint64_t>(slots, arch::warpSize);
-      for (; slot < filled; slot += threads) {
-        if (slot < slots) movePacket(steps, step, chunk, piece, slot);
-      }
-      slot -= filled;
-    }
+    Piece piece{};
+    forEachPacket(
+        step,
+        [&](int chunk) {
+          piece = this->pieceOf(steps, step, chunk);
+          return packetSlots(piece);
+        },
+        [&](int chunk, std::uint64_t slot) { movePacket(steps, step, chunk, piece, slot); });
   }
 
   // Some sources or targets are packets.
@@ -245,27 +315,25 @@ class PlanMoves : public PlanPlaces<T, Shape> {
                                  std::uint64_t slot) const {
     constexpr unsigned words = P::words;
     constexpr int together = Steps::sourcesTogether;
-    auto const elements = piece.bytes / sizeof(T);
-    auto const offset = slot * words * 4;
     Payload<words> value{};
-    Totals<words> total;
+    Totals<words> total{};
     MSCCLPP_UNROLL
     for (int first = 0; first < step.sources; first += together) {
       Payload<words> values[together] = {};
-      std::byte const* slots[together];
+      std::byte const* slots[together] = {};
       bool awaited[together] = {};
-      steps.forEachOperand(
-          step.firstOperand + first, minimum(together, step.sources - first),
-          [&](int i, layout::PlanOperand const& operand) {
-            if (operand.packets) {
-              slots[i] = this->place(operand, chunk, piece.start).address + slot * P::slotBytes;
-              awaited[i] = true;
-            } else {
-              PayloadReader<T, words, P::granule> const reader(viewOf<T const>(operand, chunk, piece.start, elements));
-              values[i] = reader.read(reader.window(offset), 0);
-            }
-          });
-      receive(slots, awaited, slot, values);
+      steps.forEachOperand(step.firstOperand + first, minimum(together, step.sources - first),
+                           [&](int i, layout::PlanOperand const& operand) {
+                             if (operand.packets) {
+                               slots[i] = packetPlace(operand, chunk, piece, slot);
+                               awaited[i] = true;
+                             } else {
+                               values[i] = loadPacket(operand, chunk, piece, slot);
+                             }
+                           });
+      awaitPackets<P>(plan_.watch, slots, awaited, flag_, values, [&](unsigned) -> WaitFor {
+        return {layout::WaitKind::packet, -1, slot, flag_};
+      });
       MSCCLPP_UNROLL
       for (int i = 0; i < together; ++i) {
         if (first + i >= step.sources) continue;
@@ -277,21 +345,36 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       }
     }
     if (step.sources != 1) value = conclude<words>(step, total);
+    storePacket(steps, step, chunk, piece, slot, value);
+  }
+
+  // Into the step's targets, packets or plain.
+  template <class Steps>
+  MSCCLPP_DEVICE void storePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
+                                  std::uint64_t slot, Payload<P::words> const& value) const {
     steps.forEachOperand(step.firstOperand + step.sources, step.targets, [&](int, layout::PlanOperand const& operand) {
       if (operand.packets) {
-        auto* const target = this->place(operand, chunk, piece.start).address;
-        P::store(target + slot * P::slotBytes, value, flag_, true);
+        P::store(packetPlace(operand, chunk, piece, slot), value, flag_, true);
       } else {
-        PayloadWriter<T, words, P::granule> const writer(viewOf<T>(operand, chunk, piece.start, elements));
-        writer.write(writer.window(offset), 0, value);
+        PayloadWriter<T, P::words, P::granule> const writer(viewOf<T>(operand, chunk, piece));
+        writer.write(writer.window(slot * P::words * 4), 0, value);
       }
     });
   }
+  // From a plain source.
+  MSCCLPP_DEVICE Payload<P::words> loadPacket(layout::PlanOperand const& operand, int chunk, Piece const& piece,
+                                              std::uint64_t slot) const {
+    PayloadReader<T, P::words, P::granule> const reader(viewOf<T const>(operand, chunk, piece));
+    return reader.read(reader.window(slot * P::words * 4), 0);
+  }
+  MSCCLPP_DEVICE std::byte* packetPlace(layout::PlanOperand const& operand, int chunk, Piece const& piece,
+                                        std::uint64_t slot) const {
+    return this->place(operand, chunk, piece.start).address + slot * P::slotBytes;
+  }
 
   template <class U>
-  MSCCLPP_DEVICE View<U> viewOf(layout::PlanOperand const& operand, int chunk, std::uint64_t start,
-                                std::size_t elements) const {
-    return {reinterpret_cast<U*>(this->place(operand, chunk, start).address), elements};
+  MSCCLPP_DEVICE View<U> viewOf(layout::PlanOperand const& operand, int chunk, Piece const& piece) const {
+    return {reinterpret_cast<U*>(this->place(operand, chunk, piece.start).address), piece.bytes / sizeof(T)};
   }
 
   // The contribution of source `s`, in the order of sources.
@@ -324,28 +407,6 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       default:
         return map(a, b, op_);
     }
-  }
-
-  // The payloads of those that are awaited.
-  template <int Count>
-  MSCCLPP_DEVICE void receive(std::byte const* const (&slots)[Count], bool const (&awaited)[Count],
-                              std::uint64_t number, Payload<P::words> (&payloads)[Count]) const {
-    poll(plan_.watch, {layout::WaitKind::packet, -1, number, flag_}, [&](std::uint64_t& seen) {
-      typename P::Raw raw[Count];
-      MSCCLPP_UNROLL
-      for (int i = 0; i < Count; ++i) {
-        if (awaited[i]) raw[i] = P::load(slots[i], true);
-      }
-      bool complete = true;
-      MSCCLPP_UNROLL
-      for (int i = 0; i < Count; ++i) {
-        std::uint64_t found = 0;
-        if (!awaited[i] || P::unwrap(raw[i], flag_, true, payloads[i], found)) continue;
-        complete = false;
-        seen = found;
-      }
-      return complete;
-    });
   }
 
   Op op_;

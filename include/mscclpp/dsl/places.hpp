@@ -82,6 +82,13 @@ class PlanPlaces {
 
   // ---- pieces of chunks ---------------------------------------------------------------------------------------------
 
+  // No piece of the step has more bytes in this turn.
+  MSCCLPP_DEVICE std::uint64_t longestPiece(layout::PlanStep const& step) const {
+    auto const bytes = windowStart_ < upper_ ? minimum(upper_ - windowStart_, window_) : 0;
+    if (step.parts == 1) return bytes;
+    return ceilDiv(ceilDiv<std::uint64_t>(bytes, 16), static_cast<std::uint64_t>(step.parts)) * 16;
+  }
+
   // Of the step's chunk `chunk`, in this turn, for this block. All chunks of the message that meet here are equally
   // long.
   template <class Steps>

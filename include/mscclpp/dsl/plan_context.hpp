@@ -36,7 +36,10 @@ class PlanContext {
   // For a program whose ports touch input or output, in calls with these windows; null where there is none. The proxy
   // keeps what it has been told of: a service has room for 512 memories, so take the same windows again.
   layout::PlanHandle deviceHandle(MemoryWindow const* in, MemoryWindow const* out) const;
+  // For messages of any size. Blocks of fewer threads work too, if they are whole warps.
   LaunchShape const& launchShape() const noexcept { return shape_; }
+  // With no more threads than a message of so many bytes has work for: a small one is faster so.
+  LaunchShape launchShape(std::uint64_t bytes) const noexcept;
   std::uint64_t maxBytes() const noexcept { return maxBytes_; }
 
  private:
@@ -46,6 +49,7 @@ class PlanContext {
 
   std::uint64_t maxBytes_;
   LaunchShape shape_;
+  unsigned widest_;       // chunks that a block moves side by side, at most
   DeviceMemory shared_;   // signals that arrive, then scratch
   DeviceMemory private_;  // counters of this rank alone
   DeviceMemory table_;

@@ -77,28 +77,18 @@ struct PacketTransport : P {
 
     MSCCLPP_DEVICE void exchange(unsigned) const {}
 
-    // Looks at all sources in each turn, so that the last to arrive costs one look, not one look per source.
     template <unsigned Count>
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<P::words> (&values)[Count]) const {
       auto const* const own = team_.workspace(team_.rank);
-      WaitFor what{layout::WaitKind::packet, sources[0].peer, sources[0].slot, flag_};
-      poll(team_.watch, what, [&](std::uint64_t& seen) {
-        typename P::Raw raw[Count];
-        MSCCLPP_UNROLL
-        for (unsigned i = 0; i < Count; ++i) {
-          raw[i] = P::load(own + offset(sources[i].row, sources[i].slot), sources[i].active);
-        }
-        bool complete = true;
-        MSCCLPP_UNROLL
-        for (unsigned i = 0; i < Count; ++i) {
-          std::uint64_t found = 0;
-          if (P::unwrap(raw[i], flag_, sources[i].active, values[i], found)) continue;
-          complete = false;
-          seen = found;
-          what.peer = sources[i].peer;
-          what.channel = sources[i].slot;
-        }
-        return complete;
+      std::byte const* slots[Count];
+      bool active[Count];
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < Count; ++i) {
+        slots[i] = own + offset(sources[i].row, sources[i].slot);
+        active[i] = sources[i].active;
+      }
+      awaitPackets<P>(team_.watch, slots, active, flag_, values, [&](unsigned i) -> WaitFor {
+        return {layout::WaitKind::packet, sources[i].peer, sources[i].slot, flag_};
       });
     }
 

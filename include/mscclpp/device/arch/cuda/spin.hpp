@@ -15,6 +15,12 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace arch {
 
+MSCCLPP_DEVICE void letPass(unsigned clocks) {
+  auto const begin = static_cast<unsigned>(clock());
+  while (static_cast<unsigned>(clock()) - begin < clocks) {
+  }
+}
+
 // A wait without a watch has nobody to report to: after this long it traps.
 inline constexpr std::uint64_t unwatchedLimitNs = 20'000'000'000;
 
@@ -22,9 +28,10 @@ class Spin {
  public:
   MSCCLPP_DEVICE explicit Spin(layout::Watch* watch) : watch_(watch) {}
 
-  // Called after the condition was found false; false once the wait has to be given up. What is awaited, and the value
-  // seen, are for the simulated machine, which shows them while the wait lasts.
-  MSCCLPP_DEVICE bool again(layout::WaitFor const&, std::uint64_t) {
+  // Called after the condition was found false; false once the wait has to be given up. What is missing is for the
+  // simulated machine, which shows it while the wait lasts.
+  template <class Missing>
+  MSCCLPP_DEVICE bool again(Missing const&) {
     if (++spins_ % spinsPerLook != 0) [[likely]]
       return true;
     auto const now = nanoseconds();
@@ -39,7 +46,8 @@ class Spin {
   }
 
   // Called once the condition was found true. Of use to the simulated machine only.
-  MSCCLPP_DEVICE void end(layout::WaitFor const&) {}
+  template <class Missing>
+  MSCCLPP_DEVICE void end(Missing const&) {}
 
   MSCCLPP_DEVICE std::uint64_t waitedNs() const { return start_ == 0 ? 0 : nanoseconds() - start_; }
 

@@ -14,19 +14,29 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace arch {
 
+MSCCLPP_DEVICE void letPass(unsigned) {}
+
 class Spin {
  public:
   MSCCLPP_DEVICE explicit Spin(layout::Watch* watch) : state_{{}, watch, 0, 0} { sim::beginWait(); }
 
   // Called after the condition was found false; false once the wait has to be given up.
-  MSCCLPP_DEVICE bool again(layout::WaitFor const& what, std::uint64_t seen) {
+  template <class Missing>
+  MSCCLPP_DEVICE bool again(Missing const& missing) {
+    std::uint64_t seen = 0;
+    layout::WaitFor const what = missing(seen);
     state_.what = {what.kind, state_.watch == nullptr ? -1 : state_.watch->rank, what.peer, what.channel, what.expected,
                    seen};
     return sim::pollYield(state_);
   }
 
   // Called once the condition was found true.
-  MSCCLPP_DEVICE void end(layout::WaitFor const& what) { sim::endWait(what.kind, what.expected); }
+  template <class Missing>
+  MSCCLPP_DEVICE void end(Missing const& missing) {
+    std::uint64_t seen = 0;
+    layout::WaitFor const what = missing(seen);
+    sim::endWait(what.kind, what.expected);
+  }
 
   MSCCLPP_DEVICE std::uint64_t waitedNs() const {
     return state_.startNs == 0 ? 0 : sim::nanoseconds() - state_.startNs;
