@@ -137,9 +137,9 @@ struct LL128 : Unwrapping<LL128> {
   MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
     return loadLines(reinterpret_cast<Words4 const*>(slot), active);
   }
-  // Each lane says it of the flag that it carries.
+  // Each lane says it of the flag that it carries. Without branches, since warps poll with it.
   MSCCLPP_DEVICE static bool lacks(Raw const& raw, std::uint32_t flag) {
-    return carriesFlag() && (raw.w[2] != flag || raw.w[3] != flag);
+    return carriesFlag() & (((raw.w[2] ^ flag) | (raw.w[3] ^ flag)) != 0);
   }
   MSCCLPP_DEVICE static std::uint64_t seenIn(Raw const& raw, std::uint32_t) { return carriesFlag() ? raw.w[2] : 0; }
   MSCCLPP_DEVICE static Payload<4> payloadOf(Raw const& raw) { return {{raw.w[0], raw.w[1], raw.w[2], raw.w[3]}}; }
@@ -171,7 +171,13 @@ MSCCLPP_DEVICE void awaitPackets(layout::Watch* watch, std::byte const* const (&
     }
     bool missing = false;
     MSCCLPP_UNROLL
-    for (unsigned i = 0; i < Count; ++i) missing = (active[i] && P::lacks(raw[i], flag)) || missing;
+    for (unsigned i = 0; i < Count; ++i) {
+      if constexpr (P::wholeWarp) {
+        missing |= active[i] & P::lacks(raw[i], flag);
+      } else {
+        missing = (active[i] && P::lacks(raw[i], flag)) || missing;
+      }
+    }
     return P::wholeWarp ? !arch::warpAny(missing) : !missing;
   };
   pollUntil(watch, look, [&](std::uint64_t& seen) {

@@ -47,7 +47,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     } else if constexpr (M == MoveShape::packets) {
       movePackets(steps, step);
     } else {
-      auto first = firstThread(step, ceilDiv<std::uint64_t>(this->longestPiece(step), 16));
+      auto first = startOf(step, ceilDiv<std::uint64_t>(this->longestPiece(step), 16)).thread;
       for (int chunk = 0; chunk < step.chunks; ++chunk) {
         auto const piece = this->pieceOf(steps, step, chunk);
         if (piece.bytes == 0) continue;
@@ -69,18 +69,20 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     }
   }
 
-  // Steps of one source and as many chunks each, see StepGroup: of each slot all are read before the first is written.
+  // Steps of one source and as many chunks each, see StepGroup: side by side, each by warps of its own, where the block
+  // has threads for that; else slot by slot, all read before the first is written.
   template <class Group>
   MSCCLPP_DEVICE void moveTogether(Group const& group) const {
     constexpr unsigned count = Group::count;
     Piece pieces[count];
     std::uint64_t slotsOf[count];
+    int only = -1;  // of the steps, this thread's
     auto const lookUp = [&](int chunk) {
       std::uint64_t most = 0;
       group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
         constexpr int k = decltype(number)::value;
         pieces[k] = this->pieceOf(steps, step, chunk);
-        slotsOf[k] = packetSlots(pieces[k]);
+        slotsOf[k] = only < 0 || only == k ? packetSlots(pieces[k]) : 0;
         most = maximum(most, slotsOf[k]);
       });
       return most;
@@ -109,7 +111,18 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       });
     };
     group.forEachStep([&](auto number, auto const&, layout::PlanStep const& step) {
-      if constexpr (decltype(number)::value == 0) forEachPacket(step, lookUp, moveSlots);
+      if constexpr (decltype(number)::value == 0) {
+        auto start = startOf(step, packetSlots(this->longestPiece(step)), count);
+        if (start.room) {
+          only = 0;
+          for (unsigned k = 1; k < count; ++k) {
+            if (arch::threadIndex() < start.thread + start.each) break;
+            start.thread += start.each;
+            ++only;
+          }
+        }
+        forEachPacket(step, start.thread, lookUp, moveSlots);
+      }
     });
   }
 
@@ -124,15 +137,21 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     return ceilDiv<std::uint64_t>(bytes == 0 ? 1 : bytes, P::words * 4);
   }
 
+  // The thread that takes the first slot of a step, or of the first of `steps` alike.
+  struct Start {
+    unsigned thread;
+    unsigned each;  // threads for each step, if there is
+    bool room;
+  };
   // Behind the chunks of the steps ahead, as if they had as many slots as this step's longest, where the block has
   // threads for all of them; else some warps on, so that steps begin at different ones.
-  MSCCLPP_DEVICE static unsigned firstThread(layout::PlanStep const& step, std::uint64_t slots) {
-    if (step.ahead == 0) return 0;
-    auto const filled = roundUp<std::uint64_t>(slots, arch::warpSize);
-    auto const lead = step.chunksAhead * filled;
+  MSCCLPP_DEVICE static Start startOf(layout::PlanStep const& step, std::uint64_t slots, unsigned steps = 1) {
     auto const threads = arch::blockThreads();
-    bool const room = lead + static_cast<unsigned>(step.chunks) * filled <= threads;
-    return room ? static_cast<unsigned>(lead) : step.ahead * arch::warpSize % threads;
+    auto const filled = roundUp<std::uint64_t>(slots, arch::warpSize);
+    auto const each = static_cast<unsigned>(step.chunks) * filled;
+    auto const lead = step.chunksAhead * filled;
+    if (lead + steps * each <= threads) return {static_cast<unsigned>(lead), static_cast<unsigned>(each), true};
+    return {step.ahead == 0 ? 0 : step.ahead * arch::warpSize % threads, 0, false};
   }
 
   // All threads of the block, counted from thread `first`, which then is the next piece's, if this one leaves threads
@@ -274,13 +293,11 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   }
 
   // f(chunk, slot) for this thread's slots: the step's chunks lie end to end, each filled up to whole warps of the
-  // longest, and the block's threads take slots in turn. slotsOf(chunk) tells how many there are.
+  // longest, and the block's threads take slots in turn, `first` the first. slotsOf(chunk) tells how many there are.
   template <class SlotsOf, class F>
-  MSCCLPP_DEVICE void forEachPacket(layout::PlanStep const& step, SlotsOf&& slotsOf, F&& f) const {
+  MSCCLPP_DEVICE void forEachPacket(layout::PlanStep const& step, unsigned first, SlotsOf&& slotsOf, F&& f) const {
     auto const threads = arch::blockThreads();
-    auto const longest = packetSlots(this->longestPiece(step));
-    auto const filled = roundUp<std::uint64_t>(longest, arch::warpSize);
-    auto const first = firstThread(step, longest);
+    auto const filled = roundUp<std::uint64_t>(packetSlots(this->longestPiece(step)), arch::warpSize);
     auto const thread = arch::threadIndex();
     std::uint64_t slot = thread < first ? thread + threads - first : thread - first;
     if (slot >= filled * static_cast<unsigned>(step.chunks)) return;
@@ -301,7 +318,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   MSCCLPP_DEVICE void movePackets(Steps const& steps, layout::PlanStep const& step) const {
     Piece piece{};
     forEachPacket(
-        step,
+        step, startOf(step, packetSlots(this->longestPiece(step))).thread,
         [&](int chunk) {
           piece = this->pieceOf(steps, step, chunk);
           return packetSlots(piece);

@@ -163,17 +163,16 @@ class PlanPlaces {
     return each == 0 ? 16 : each;
   }
   // `chunk` of a slice.
-  MSCCLPP_DEVICE std::uint64_t chunkStart(layout::PlanOperand const& operand, int chunk) const {
+  MSCCLPP_DEVICE std::uint64_t chunkStart(layout::PlanOperand const& operand, unsigned c) const {
     auto const& cut = isInput(operand) ? inputChunks_ : outputChunks_;
-    auto const c = static_cast<unsigned>(chunk);
     return minimum(std::uint64_t{cut.each * c + minimum(c, cut.longer)} * 16, bytes_);
   }
   MSCCLPP_DEVICE std::uint64_t chunkBytes(layout::PlanOperand const& operand, int chunk) const {
-    auto const c = chunk % perSliceOf(operand);
+    auto const c = static_cast<unsigned>(chunk) % perSliceOf(operand);
     return chunkStart(operand, c + 1) - chunkStart(operand, c);
   }
-  MSCCLPP_DEVICE int perSliceOf(layout::PlanOperand const& operand) const {
-    return isInput(operand) ? shape().inputPerSlice : shape().outputPerSlice;
+  MSCCLPP_DEVICE unsigned perSliceOf(layout::PlanOperand const& operand) const {
+    return static_cast<unsigned>(isInput(operand) ? shape().inputPerSlice : shape().outputPerSlice);
   }
   MSCCLPP_DEVICE static bool isInput(layout::PlanOperand const& operand) {
     return static_cast<dsl::BufferKind>(operand.buffer) == dsl::BufferKind::input;
@@ -186,13 +185,13 @@ class PlanPlaces {
 
   // From where the operand's buffer begins, on any rank.
   MSCCLPP_DEVICE std::uint64_t offsetOf(layout::PlanOperand const& operand, int which, std::uint64_t offset) const {
-    int const chunk = indexOf(operand) + which;
+    auto const chunk = static_cast<unsigned>(indexOf(operand) + which);
     if (isScratch(operand)) {
       auto const half = shape().doubleScratch != 0 ? (epoch_ % 2) * plan_.scratchHalf : 0;
-      return half + static_cast<unsigned>(chunk) * plan_.scratchStride + (operand.packets ? 2 * offset : offset);
+      return half + chunk * plan_.scratchStride + (operand.packets ? 2 * offset : offset);
     }
     auto const perSlice = perSliceOf(operand);
-    return static_cast<unsigned>(chunk / perSlice) * bytes_ + chunkStart(operand, chunk % perSlice) + offset;
+    return chunk / perSlice * bytes_ + chunkStart(operand, chunk % perSlice) + offset;
   }
   MSCCLPP_DEVICE std::byte* base(layout::PlanOperand const& operand, int rank) const {
     auto* const own = isInput(operand) ? reinterpret_cast<std::byte*>(const_cast<T*>(call_.in))

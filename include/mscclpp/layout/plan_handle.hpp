@@ -34,7 +34,9 @@ struct RankNumber {
     auto const first = base + perInstance * instance;
     switch (rule) {
       case Rule::rotate:
-        return first + unit * ((rank + offset) % ranks);
+        // Without a remainder where there is none, so that the compiler knows this rank's own number for what it is.
+        if (offset == 0) return first + unit * rank;
+        return first + unit * static_cast<int>(static_cast<unsigned>(rank + offset) % static_cast<unsigned>(ranks));
       case Rule::others:
         return first + unit * (offset < rank ? offset : offset + 1);
       default:
