@@ -3,6 +3,7 @@
 // Operations, accumulators and epilogues, on values that tell every branch of them apart.
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include "mscclpp/algorithms/schedule/shares.hpp"
@@ -105,6 +106,22 @@ TEST_CASE("windows of a buffer") {
 TEST_CASE_TEMPLATE("operations over ranks", Op, Sum, Prod, Min, Max, Avg) {
   checkAlgorithm<AllReduceAlgorithm::oneShotLL16, float, Op>({.ranks = 3, .counts = {70}, .blocks = 1, .threads = 32});
   checkAlgorithm<AllReduceAlgorithm::oneShotLL16, std::int8_t, Op>(
+      {.ranks = 3, .counts = {70}, .blocks = 1, .threads = 32});
+}
+
+namespace {
+
+// A user's operation whose answer depends on the order of its operands.
+struct Digits {
+  static constexpr std::string_view name = "digits";
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return 10 * a + b; }
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t finish(std::uint32_t total, int) const { return total; }
+};
+
+}  // namespace
+
+TEST_CASE("contributions are combined in the order of the ranks") {
+  checkAlgorithm<AllReduceAlgorithm::oneShotLL16, std::uint32_t, Digits>(
       {.ranks = 3, .counts = {70}, .blocks = 1, .threads = 32});
 }
 
