@@ -87,6 +87,17 @@ struct Reduction {
     for (unsigned i = 0; i < Batch; ++i) finish(totals[i], ranks);
   }
 
+  // Slots that fill up a share or a line hold no elements, and the epilogue is not asked about them. Stores see to that
+  // themselves, so nothing is looked up where there is none.
+  template <class Epilogue, class Window>
+  MSCCLPP_DEVICE static bool isPastEnd(Window const& window, std::uint32_t offset) {
+    if constexpr (std::same_as<Epilogue, Identity>) {
+      return false;
+    } else {
+      return offset >= window.bytes;
+    }
+  }
+
   // What goes into the output: the epilogue's answer for `values`, which begin at element `index`.
   template <unsigned Words, class Epilogue>
   MSCCLPP_DEVICE static Payload<Words> conclude(Epilogue const& epilogue, Accumulators<Words> const& values,

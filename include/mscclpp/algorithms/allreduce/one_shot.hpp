@@ -66,6 +66,7 @@ struct OneShot {
       for (unsigned i = 0; i < U; ++i) {
         if (!mine.valid[i]) continue;
         auto const offset = Tr::dataOffset(mine.slot[i]);
+        if (R::template isPastEnd<Epilogue>(target, offset)) continue;
         writer.write(target, offset, R::template conclude<W>(epilogue, totals[i], (tileOffset + offset) / sizeof(T)),
                      Tr::dataBytes(mine.slot[i]));
       }

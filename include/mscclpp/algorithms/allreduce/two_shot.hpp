@@ -153,6 +153,7 @@ struct TwoShot {
     if constexpr (std::same_as<Epilogue, Identity>) {
       writer.write(target, offset, result, Tr::dataBytes(slot));
     } else {
+      if (R::template isPastEnd<Epilogue>(target, offset)) return;
       auto const index = (tileOffset + offset) / R::elementBytes;
       writer.write(target, offset, R::template conclude<Tr::words>(epilogue, R::widen(result), index),
                    Tr::dataBytes(slot));

@@ -136,6 +136,7 @@ struct OneExchange {
         MSCCLPP_UNROLL
         for (unsigned i = 0; i < batch; ++i) {
           if (!mine.valid[first + i]) continue;
+          if (R::template isPastEnd<Epilogue>(source.window, Tr::dataOffset(slots[i]))) continue;
           auto const index = plan.firstElement() + (round.tileOffset + Tr::dataOffset(slots[i])) / R::elementBytes;
           auto const result = R::template conclude<W>(epilogue, totals[i], index);
           MSCCLPP_UNROLL
