@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <map>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -257,4 +258,35 @@ TEST_CASE("programs of port and switch channels are silent") {
       CHECK_MESSAGE(result.ok(), program.name.str(), ": ", sim::toText(result));
     }
   }
+}
+
+namespace {
+
+// Without a meeting of the caller's between the calls, each of which doubles what the last one left.
+struct CallsInARow {
+  MSCCLPP_DEVICE void operator()(Word* data, std::size_t count, layout::PlanHandle const& plan) const {
+    layout::WindowHandle const none{};
+    for (int call = 0; call < calls; ++call) {
+      dsl::kernel<OneShotPackets<2>, Sum>(data, data, count, plan, none, none);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("calls of a program follow each other in one kernel") {
+  auto const body = [](Rank& rank) {
+    constexpr std::size_t count = 4 * threads;
+    auto const context = dsl::makeContext<OneShotPackets<2>>(rank.communicator, count * sizeof(Word));
+    GpuBuffer<Word> const data(rank.device, count);
+    copyToDevice(data, std::span<Word const>(std::vector<Word>(count, 1)));
+    launch(rank.stream, {.blocks = 1, .threads = threads}, CallsInARow{}, data.data(), count, context.deviceHandle());
+    rank.synchronize();
+    for (Word const word : copyToHost(data)) {
+      if (word != 1u << calls) throw std::runtime_error("a call has the result " + std::to_string(word));
+    }
+  };
+  auto const result = exploreRanks({.ranks = 2}, body,
+                                   {.strategy = sim::Strategy::random, .schedules = 40, .seed = 1, .preemption = 0.1});
+  CHECK_MESSAGE(result.ok(), sim::toText(result));
 }

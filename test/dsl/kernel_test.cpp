@@ -34,6 +34,27 @@ TEST_CASE("all-reduces") {
   checkRun<PullPushAllReduce<4, 2>, float, Min>({.offset = 1});
 }
 
+// With threads for all of them, steps of one run lie side by side; with few, each slot's are done together.
+TEST_CASE("steps that are done together, in blocks of any size") {
+  for (unsigned const threads : {32u, 96u, 128u, 416u}) {
+    checkRun<TwoShotPackets<4>, BFloat16, Sum>({.counts = {33, 1000, 4}, .offset = 1, .threads = threads});
+    checkRun<OneShotPackets<3>>({.counts = {100, 1}, .threads = threads});
+  }
+}
+
+TEST_CASE("small messages get few threads") {
+  if (!canRun(4)) return;
+  forEachRank(4, [](Rank& rank) {
+    auto const oneShot = dsl::makeContext<OneShotPackets<4>>(rank.communicator, 1 << 20);
+    CHECK(oneShot.launchShape().threads == 1024);
+    CHECK(oneShot.launchShape(1 << 20).threads == 1024);
+    CHECK(oneShot.launchShape(0).threads == 4 * 32);     // four chunks, a warp each
+    CHECK(oneShot.launchShape(1024).threads == 4 * 32);  // of 32 packets
+    CHECK(oneShot.launchShape(1025).threads == 4 * 64);
+    CHECK(oneShot.launchShape(1025).blocks == oneShot.launchShape().blocks);
+  });
+}
+
 TEST_CASE("other collectives") {
   checkRun<ScratchAllToAll<3>>();
   checkRun<TwoLevelReduceScatter, Half>();

@@ -77,6 +77,7 @@ struct RunCase {
   std::vector<std::size_t> counts = {1000, 7, 1, 333};
   std::size_t offset = 0;
   std::uint64_t seed = 1;
+  unsigned threads = 64;   // of a block, at most
   bool multicast = false;  // buffers have multicast addresses, where the machine has such
 };
 
@@ -154,7 +155,7 @@ void checkRun(RunCase const& test = {}) {
     auto const most = *std::max_element(test.counts.begin(), test.counts.end());
     dsl::PlanContext const context(rank.communicator, program, most * sizeof(T));
     auto shape = context.launchShape();
-    shape.threads = std::min(shape.threads, 64u);
+    shape.threads = std::min(shape.threads, test.threads);
     auto const start = [&](T const* in, T* out, std::size_t count, MemoryWindow const& inWindow,
                            MemoryWindow const& outWindow) {
       launch(rank.stream, shape, dsl::Kernel<P, T, Op, F>{}, in, out, count,
