@@ -26,11 +26,11 @@ std::vector<Range> ranges(Collective collective) {
   switch (collective) {
     case Collective::allReduce:
       // Smaller ones are in tuning.hpp, which follows where these refuse.
-      return {{2 * mebi, {}}, {32 * mebi, {"twoshot_push_wide"}}, {unlimited, {"copy_engine", "twoshot_push_wide"}}};
+      return {{2 * mebi, {}}, {unlimited, {"twoshot_push_wide"}}};
     case Collective::reduceScatter:
       return {{4 * kibi, {"ll8", "ll128", "ll16"}},
               {2 * mebi, {"ll128", "ll16"}},
-              {48 * mebi, {"memory", "ll128"}},
+              {128 * mebi, {"memory", "ll128"}},
               {unlimited, {"copy_engine", "memory"}}};
     case Collective::reduce:
       return {{8 * kibi, {"ll8", "ll128", "ll16"}}, {256 * kibi, {"ll128", "ll16"}}, {unlimited, {"pull", "memory"}}};
