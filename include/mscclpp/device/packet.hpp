@@ -139,7 +139,7 @@ struct LL128 : Unwrapping<LL128> {
   }
   // Each lane says it of the flag that it carries. Without branches, since warps poll with it.
   MSCCLPP_DEVICE static bool lacks(Raw const& raw, std::uint32_t flag) {
-    return carriesFlag() & (((raw.w[2] ^ flag) | (raw.w[3] ^ flag)) != 0);
+    return carriesFlag() & ((raw.w[2] != flag) | (raw.w[3] != flag));
   }
   MSCCLPP_DEVICE static std::uint64_t seenIn(Raw const& raw, std::uint32_t) { return carriesFlag() ? raw.w[2] : 0; }
   MSCCLPP_DEVICE static Payload<4> payloadOf(Raw const& raw) { return {{raw.w[0], raw.w[1], raw.w[2], raw.w[3]}}; }

@@ -6,10 +6,11 @@
 //          inWindow, outWindow);
 //
 // or dsl::kernel<Mine, Max>(in, out, count, plan, inWindow, outWindow), called by all threads of a kernel of one's own
-// with that shape. `count` is the elements of the message: of one rank's part where a buffer holds a part of each rank.
-// Windows are needed for buffers of other ranks that the program reads or writes; `in` and `out` lie at the same place
-// in them on every rank. A program whose ports touch input or output gets the context's handle for these windows. A
-// program that is not right does not compile; one of Spec::compiled = false has no context.
+// with that shape, as often as it likes; threads meet at the begin of a call, not at its end. `count` is the elements
+// of the message: of one rank's part where a buffer holds a part of each rank. Windows are needed for buffers of other
+// ranks that the program reads or writes; `in` and `out` lie at the same place in them on every rank. A program whose
+// ports touch input or output gets the context's handle for these windows. A program that is not right does not
+// compile; one of Spec::compiled = false has no context.
 #pragma once
 
 #include <cstddef>
@@ -121,7 +122,11 @@ template <class P, int S, int I, int Count>
 struct StepGroup {
   static constexpr int count = Count;
 
-  // f(k, its operands, the step) for the k-th, counted at compile time.
+  MSCCLPP_DEVICE static layout::PlanStep firstStep() {
+    constexpr auto step = dsl::detail::stepDataOf<P, S, I>.step;
+    return step;
+  }
+  // f(k, its operands, the step) for each; `k` is a constant.
   template <class F>
   MSCCLPP_DEVICE static void forEachStep(F&& f) {
     [&]<int... K>(std::integer_sequence<int, K...>) {

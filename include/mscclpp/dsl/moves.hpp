@@ -110,20 +110,17 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         if (slot < slotsOf[k]) storePacket(steps, step, chunk, pieces[k], slot, values[k]);
       });
     };
-    group.forEachStep([&](auto number, auto const&, layout::PlanStep const& step) {
-      if constexpr (decltype(number)::value == 0) {
-        auto start = startOf(step, packetSlots(this->longestPiece(step)), count);
-        if (start.room) {
-          only = 0;
-          for (unsigned k = 1; k < count; ++k) {
-            if (arch::threadIndex() < start.thread + start.each) break;
-            start.thread += start.each;
-            ++only;
-          }
-        }
-        forEachPacket(step, start.thread, lookUp, moveSlots);
+    auto const first = group.firstStep();
+    auto start = startOf(first, packetSlots(this->longestPiece(first)), count);
+    if (start.room) {
+      only = 0;
+      for (unsigned k = 1; k < count; ++k) {
+        if (arch::threadIndex() < start.thread + start.each) break;
+        start.thread += start.each;
+        ++only;
       }
-    });
+    }
+    forEachPacket(first, start.thread, lookUp, moveSlots);
   }
 
  protected:
@@ -140,7 +137,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   // The thread that takes the first slot of a step, or of the first of `steps` alike.
   struct Start {
     unsigned thread;
-    unsigned each;  // threads for each step, if there is
+    unsigned each;  // threads for each step, if there is room room
     bool room;
   };
   // Behind the chunks of the steps ahead, as if they had as many slots as this step's longest, where the block has
