@@ -79,7 +79,9 @@ struct Reduction {
         MSCCLPP_UNROLL
         for (unsigned i = 0; i < Batch; ++i) {
           int const peer = first + static_cast<int>(r);
-          combine(totals[i], widen(peer == team.rank ? own[i] : values[r * Batch + i]), peer);
+          auto part = values[r * Batch + i];
+          if (peer == team.rank) part = own[i];  // a copy: a choice of references would put both into memory
+          combine(totals[i], widen(part), peer);
         }
       }
     }
