@@ -64,7 +64,7 @@ MSCCLPP_DEVICE void pollUntil(layout::Watch* watch, Ready&& ready, Missing&& mis
 }
 
 // Returns once `ready(seen)` is true. `ready` looks once, stores in `seen` the value it found, and must not wait
-// itself. A wait for several things at once keeps `what` up to date with the one it found missing.
+// itself.
 template <class Ready>
 MSCCLPP_DEVICE void poll(layout::Watch* watch, WaitFor const& what, Ready&& ready) {
   std::uint64_t last = 0;

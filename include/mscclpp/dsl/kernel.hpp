@@ -6,11 +6,13 @@
 //          inWindow, outWindow);
 //
 // or dsl::kernel<Mine, Max>(in, out, count, plan, inWindow, outWindow), called by all threads of a kernel of one's own
-// with that shape, as often as it likes; threads meet at the begin of a call, not at its end. `count` is the elements
-// of the message: of one rank's part where a buffer holds a part of each rank. Windows are needed for buffers of other
-// ranks that the program reads or writes; `in` and `out` lie at the same place in them on every rank. A program whose
-// ports touch input or output gets the context's handle for these windows. A program that is not right does not
-// compile; one of Spec::compiled = false has no context.
+// with that shape. A call begins with a meeting of the block and ends without one. Called again in one kernel, a
+// program of one block needs nothing between the calls, while the blocks of others meet there: the proof takes it that
+// a rank's blocks end a call together, as at a kernel's end. `count` is the elements of the message: of one rank's part
+// where a buffer holds a part of each rank. Windows are needed for buffers of other ranks that the program reads or
+// writes; `in` and `out` lie at the same place in them on every rank. A program whose ports touch input or output gets
+// the context's handle for these windows. A program that is not right does not compile; one of Spec::compiled = false
+// has no context.
 #pragma once
 
 #include <cstddef>

@@ -120,7 +120,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         ++only;
       }
     }
-    forEachPacket(first, start.thread, lookUp, moveSlots);
+    forEachPacket(first, start, lookUp, moveSlots);
   }
 
  protected:
@@ -137,7 +137,8 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   // The thread that takes the first slot of a step, or of the first of `steps` alike.
   struct Start {
     unsigned thread;
-    unsigned each;  // threads for each step, if there is room room
+    std::uint64_t filled;  // slots of a chunk's place: the longest's, in whole warps
+    unsigned each;         // threads for each step, if there is room
     bool room;
   };
   // Behind the chunks of the steps ahead, as if they had as many slots as this step's longest, where the block has
@@ -147,8 +148,8 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     auto const filled = roundUp<std::uint64_t>(slots, arch::warpSize);
     auto const each = static_cast<unsigned>(step.chunks) * filled;
     auto const lead = step.chunksAhead * filled;
-    if (lead + steps * each <= threads) return {static_cast<unsigned>(lead), static_cast<unsigned>(each), true};
-    return {step.ahead == 0 ? 0 : step.ahead * arch::warpSize % threads, 0, false};
+    if (lead + steps * each <= threads) return {static_cast<unsigned>(lead), filled, static_cast<unsigned>(each), true};
+    return {step.ahead == 0 ? 0 : step.ahead * arch::warpSize % threads, filled, 0, false};
   }
 
   // All threads of the block, counted from thread `first`, which then is the next piece's, if this one leaves threads
@@ -290,13 +291,13 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   }
 
   // f(chunk, slot) for this thread's slots: the step's chunks lie end to end, each filled up to whole warps of the
-  // longest, and the block's threads take slots in turn, `first` the first. slotsOf(chunk) tells how many there are.
+  // longest, and the block's threads take slots in turn from `start` on. slotsOf(chunk) tells how many there are.
   template <class SlotsOf, class F>
-  MSCCLPP_DEVICE void forEachPacket(layout::PlanStep const& step, unsigned first, SlotsOf&& slotsOf, F&& f) const {
+  MSCCLPP_DEVICE void forEachPacket(layout::PlanStep const& step, Start const& start, SlotsOf&& slotsOf, F&& f) const {
     auto const threads = arch::blockThreads();
-    auto const filled = roundUp<std::uint64_t>(packetSlots(this->longestPiece(step)), arch::warpSize);
+    auto const filled = start.filled;
     auto const thread = arch::threadIndex();
-    std::uint64_t slot = thread < first ? thread + threads - first : thread - first;
+    std::uint64_t slot = thread < start.thread ? thread + threads - start.thread : thread - start.thread;
     if (slot >= filled * static_cast<unsigned>(step.chunks)) return;
     for (int chunk = 0;;) {
       for (; slot >= filled; slot -= filled) ++chunk;
@@ -315,7 +316,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   MSCCLPP_DEVICE void movePackets(Steps const& steps, layout::PlanStep const& step) const {
     Piece piece{};
     forEachPacket(
-        step, startOf(step, packetSlots(this->longestPiece(step))).thread,
+        step, startOf(step, packetSlots(this->longestPiece(step))),
         [&](int chunk) {
           piece = this->pieceOf(steps, step, chunk);
           return packetSlots(piece);
