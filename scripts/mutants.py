@@ -300,7 +300,7 @@ _PLAIN = re.compile(r"[\w.]+(?: \+ [\w.]+)*")
 
 def swapped_arguments(code):
     for m in re.finditer(r"\b(?:signal|session\.put|at|offset|copy|put|get|unpack|unpackPackets|putPackets|publishPhase"
-                         r"|awaitPhase|commitEpoch|P::store|P::unwrap|awaitPackets(?:<P>)?|copyToPackets|copyFromPackets(?:<P>)?"
+                         r"|awaitPhase|commitEpoch|P::store|awaitPackets(?:<P>)?|copyToPackets|copyFromPackets(?:<P>)?"
                          r"|impl::readRagged<[^;]*?>|impl::writeRagged<[^;]*?>|op|map|rowSlots)\(", code):
         arguments = arguments_of(code, m.end() - 1)
         for (a, b), (c, d) in zip(arguments, arguments[1:]):

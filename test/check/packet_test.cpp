@@ -21,9 +21,7 @@ struct LinesOverTornLink {
     Payload<Packet::words> payload{};
     payload.word[0] = 40 + lane;
     Packet::store(outbox, payload, 1, true);  // <- line store
-    poll(nullptr, {layout::WaitKind::packet, p.peer(), lane, 1}, [&](std::uint64_t& seen) {
-      return Packet::unwrap(Packet::load(inbox, true), 1, true, payload, seen);  // <- line load
-    });
+    payload = awaitPacket<Packet>(nullptr, inbox, 1, {layout::WaitKind::packet, p.peer(), lane, 1});  // <- line load
     expect(payload.word[0] == 40 + lane, "a torn line");
   }
 };
@@ -36,7 +34,7 @@ struct OneFlagOfTwo {
     LL16::store(p.memory[p.peer()] + at, Payload<2>{{5, 6}}, 1, true);
     Words4 raw{};
     poll(nullptr, {layout::WaitKind::packet, p.peer(), thisBlock().rank(), 1}, [&](std::uint64_t& seen) {
-      raw = LL16::load(p.memory[p.rank] + at, true);
+      raw = LL16::load(p.memory[p.rank] + at);
       seen = raw.w[1];
       return raw.w[1] == 1 && (planted<F> || raw.w[3] == 1);
     });
@@ -53,16 +51,13 @@ struct SecondPacketOnly {
     LL8::store(outbox, Payload<1>{{5}}, 1, true);
     LL8::store(outbox + 8, Payload<1>{{6}}, 1, true);
     auto const second = receive(inbox + 8);
-    auto const first = planted<F> ? LL8::load(inbox, true).w[0] : receive(inbox);
+    auto const first = planted<F> ? LL8::load(inbox).w[0] : receive(inbox);
     expect(first == 5 && second == 6, "half a value");
   }
 
  private:
   MSCCLPP_DEVICE static std::uint32_t receive(std::byte const* slot) {
-    Payload<1> payload{};
-    poll(nullptr, {layout::WaitKind::packet, -1, 0, 1},
-         [&](std::uint64_t& seen) { return LL8::unwrap(LL8::load(slot, true), 1, true, payload, seen); });
-    return payload.word[0];
+    return awaitPacket<LL8>(nullptr, slot, 1, {layout::WaitKind::packet, -1, 0, 1}).word[0];
   }
 };
 
@@ -76,9 +71,7 @@ struct DataBesidePacket {
       if constexpr (!planted<F>) fence<Order::acquireRelease, Scope::system>();
       LL8::store(outbox, Payload<1>{{16}}, 1, true);
     } else {
-      Payload<1> where{};
-      poll(nullptr, {layout::WaitKind::packet, 0, 0, 1},
-           [&](std::uint64_t& seen) { return LL8::unwrap(LL8::load(p.memory[1], true), 1, true, where, seen); });
+      auto const where = awaitPacket<LL8>(nullptr, p.memory[1], 1, {layout::WaitKind::packet, 0, 0, 1});
       if constexpr (!planted<F>) fence<Order::acquireRelease, Scope::system>();
       expect(*p.data(1, where.word[0]) == 7, "stale data");  // <- use beside a packet
     }

@@ -82,14 +82,19 @@ struct DivergedLinesKernel {
       } else {
         LL128::store(channel.dst + at, sent, flag, true);
       }
-      Payload<4> taken{};
+      Words4 raw{};
+      auto const look = [&] {
+        raw = LL128::load(channel.packetBuffer + at, true);
+        return !arch::warpAny(LL128::lacks(raw, flag));
+      };
       poll(channel.semaphore.watch, {layout::WaitKind::packet, channel.semaphore.peer, lane, flag},
            [&](std::uint64_t& seen) {
-             auto const* const from = channel.packetBuffer + at;
-             if (lane == flag / 32 % 32) return LL128::unwrap(LL128::load(from, true), flag, true, taken, seen);
+             seen = LL128::seenIn(raw, flag);
+             if (lane == flag / 32 % 32) return look();
              if (lane == 7) hesitate(flag);
-             return LL128::unwrap(LL128::load(from, true), flag, true, taken, seen);
+             return look();
            });
+      auto const taken = LL128::payloadOf(raw);
       unsigned const words = lane % 8 == 7 ? 2 : 4;
       for (unsigned i = 0; i < words; ++i) {
         if (taken.word[i] != flag) ++wrong[lane];

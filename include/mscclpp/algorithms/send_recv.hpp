@@ -246,9 +246,10 @@ class SendRecv {
       Payload<2> header{};
       auto const* const from = end_.slot(links.rank, end_.peer, links.layout.headers, 16);
       poll(links.watch, {layout::WaitKind::message, end_.peer, end_.lane, end_.done}, [&](std::uint64_t& seen) {
-        std::uint64_t ignored = 0;
+        auto const raw = LL16::load(from);
+        header = LL16::payloadOf(raw);
         seen = end_.done - 1;
-        return LL16::unwrap(LL16::load(from, true), flag, true, header, ignored);
+        return !LL16::lacks(raw, flag);
       });
       auto const theirs = header.word[0] | std::uint64_t{header.word[1]} << 32;
       require(theirs == end_.total, links.watch, end_.peer, std::uint64_t(layout::Misuse::messageBytes), end_.total,

@@ -10,10 +10,10 @@
 //   *: of a line of 8 slots, 120 bytes are data and the last 8 are the flag
 //
 // A slot's flag must differ each time the slot is used; 0 is what fresh memory holds and never a flag.
-// A `Format` is a stateless type: `P::store(slot, payload, flag, active)`, `P::load(slot, active)`, and
-// `P::unwrap(raw, flag, active, payload, seen)`, which tells whether the raw slot held the flag; or the parts of which
-// that is made. LL128's functions are called by all 32 lanes of a warp, with `active` the same for the 8 lanes of a
-// line. `awaitPackets` waits for some slots at once.
+// A `Format` is a stateless type: `P::store(slot, payload, flag, active)`; `P::load(slot)` for the raw slot, of which
+// `P::lacks(raw, flag)`, `P::seenIn(raw, flag)` and `P::payloadOf(raw)` tell the rest. LL128's functions are called by all
+// 32 lanes of a warp, its load with `active` as well, the same for the 8 lanes of a line, and a line is whole when no lane
+// lacks its flag. `awaitPacket` waits for one slot, `awaitPackets` for some at once.
 #pragma once
 
 #include <concepts>
@@ -30,20 +30,7 @@ inline namespace MSCCLPP_BACKEND {
 
 enum class PacketRegion : std::uint8_t { packets, lines };
 
-template <class P>
-struct Unwrapping {
-  // Whether the raw slot held the flag, or nobody waits for it.
-  template <class Raw, class Payload>
-  MSCCLPP_DEVICE static bool unwrap(Raw const& raw, std::uint32_t flag, bool active, Payload& payload,
-                                    std::uint64_t& seen) {
-    payload = P::payloadOf(raw);
-    seen = P::seenIn(raw, flag);
-    bool const missing = active && P::lacks(raw, flag);
-    return P::wholeWarp ? !arch::warpAny(missing) : !missing;
-  }
-};
-
-struct LL8 : Unwrapping<LL8> {
+struct LL8 {
   using Raw = Words2;
   static constexpr unsigned words = 1;  // of payload in registers
   static constexpr unsigned slotBytes = 8;
@@ -67,15 +54,13 @@ struct LL8 : Unwrapping<LL8> {
     auto const whole = std::uint64_t{flag} << 32 | payload.word[0];
     multimemStore<Order::relaxed, Scope::system>(reinterpret_cast<std::uint64_t*>(slot), whole);
   }
-  MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
-    return active ? loadWords2(reinterpret_cast<Words2 const*>(slot)) : Raw{};
-  }
+  MSCCLPP_DEVICE static Raw load(std::byte const* slot) { return loadWords2(reinterpret_cast<Words2 const*>(slot)); }
   MSCCLPP_DEVICE static bool lacks(Raw const& raw, std::uint32_t flag) { return raw.w[1] != flag; }
   MSCCLPP_DEVICE static std::uint64_t seenIn(Raw const& raw, std::uint32_t) { return raw.w[1]; }
   MSCCLPP_DEVICE static Payload<1> payloadOf(Raw const& raw) { return {{raw.w[0]}}; }
 };
 
-struct LL16 : Unwrapping<LL16> {
+struct LL16 {
   using Raw = Words4;
   static constexpr unsigned words = 2;
   static constexpr unsigned slotBytes = 16;
@@ -99,9 +84,7 @@ struct LL16 : Unwrapping<LL16> {
     LL8::storeMulticast(slot, {{payload.word[0]}}, flag);
     LL8::storeMulticast(slot + 8, {{payload.word[1]}}, flag);
   }
-  MSCCLPP_DEVICE static Raw load(std::byte const* slot, bool active) {
-    return active ? loadWords4(reinterpret_cast<Words4 const*>(slot)) : Raw{};
-  }
+  MSCCLPP_DEVICE static Raw load(std::byte const* slot) { return loadWords4(reinterpret_cast<Words4 const*>(slot)); }
   MSCCLPP_DEVICE static bool lacks(Raw const& raw, std::uint32_t flag) { return raw.w[1] != flag || raw.w[3] != flag; }
   MSCCLPP_DEVICE static std::uint64_t seenIn(Raw const& raw, std::uint32_t flag) {
     return raw.w[1] == flag ? raw.w[3] : raw.w[1];
@@ -109,7 +92,7 @@ struct LL16 : Unwrapping<LL16> {
   MSCCLPP_DEVICE static Payload<2> payloadOf(Raw const& raw) { return {{raw.w[0], raw.w[2]}}; }
 };
 
-struct LL128 : Unwrapping<LL128> {
+struct LL128 {
   using Raw = Words4;
   static constexpr unsigned words = 4;
   static constexpr unsigned slotBytes = 16;
@@ -166,7 +149,7 @@ MSCCLPP_DEVICE void awaitPackets(layout::Watch* watch, std::byte const* const (&
       if constexpr (P::wholeWarp) {
         raw[i] = P::load(slots[i], active[i]);
       } else if (active[i]) {
-        raw[i] = P::load(slots[i], true);
+        raw[i] = P::load(slots[i]);
       }
     }
     bool missing = false;
@@ -194,6 +177,14 @@ MSCCLPP_DEVICE void awaitPackets(layout::Watch* watch, std::byte const* const (&
   for (unsigned i = 0; i < Count; ++i) {
     if (active[i]) payloads[i] = P::payloadOf(raw[i]);
   }
+}
+
+template <PacketFormat P>
+MSCCLPP_DEVICE Payload<P::words> awaitPacket(layout::Watch* watch, std::byte const* slot, std::uint32_t flag,
+                                             WaitFor const& what) {
+  Payload<P::words> payloads[1]{};
+  awaitPackets<P>(watch, {slot}, {true}, flag, payloads, [&](unsigned) { return what; });
+  return payloads[0];
 }
 
 // Flag of a round: odd, so never 0, and the same again only after 2^31 rounds. Only a slot that no round touched for
