@@ -20,7 +20,7 @@ struct LinesOverTornLink {
     auto const* const inbox = p.memory[p.rank] + lane * Packet::slotBytes;
     Payload<Packet::words> payload{};
     payload.word[0] = 40 + lane;
-    Packet::store(outbox, payload, 1, true);  // <- line store
+    Packet::store(outbox, payload, 1, true);                                                          // <- line store
     payload = awaitPacket<Packet>(nullptr, inbox, 1, {layout::WaitKind::packet, p.peer(), lane, 1});  // <- line load
     expect(payload.word[0] == 40 + lane, "a torn line");
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Host code of ranks under many schedules, none of which may give a finding. MSCCLPP_CHECK_SCHEDULES is the number of
-// schedules of each program and rank count, each with another shape of it; 1000 for the long run. MSCCLPP_CHECK_SHARD=I/N
-// leaves the others to the processes of the other N - 1 shards; I counts from 0.
+// schedules of each program and rank count, each with another shape of it; 1000 for the long run.
+// MSCCLPP_CHECK_SHARD=I/N leaves the others to the processes of the other N - 1 shards; I counts from 0.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -11,7 +11,7 @@ namespace {
 
 // Several turns of each thread and a ragged end; aligned, in place, and neither.
 CollectiveCase const ragged{.ranks = 3, .counts = {1007, 5}, .blocks = 2, .threads = 32, .root = 1};
-CollectiveCase const whole{.ranks = 2, .counts = {1024, 0}, .blocks = 2, .threads = 32, .overlap = true};
+CollectiveCase const whole{.ranks = 2, .counts = {1024, 0, 512}, .blocks = 2, .threads = 32, .overlap = true};
 CollectiveCase const shifted{.ranks = 2, .counts = {200}, .blocks = 1, .threads = 40, .inPlace = true, .offset = 1};
 
 // Whole accesses in several turns, the last one short, up to the end of the memory. In place: what is there already

@@ -2,13 +2,15 @@
 //
 // Collectives in one exchange, through the workspaces.
 #include "explored_collective.hpp"
+#include "support/epilogue.hpp"
 
 using namespace mscclpp_test;
 
 namespace {
 
-// Several rounds, ragged ends, then less than a thread each.
-CollectiveCase const rounds{.ranks = 3, .counts = {300, 5}, .blocks = 2, .threads = 32, .regionBytes = 1536, .root = 1};
+// Several rounds, of bytes too, ragged ends, then less than a thread each.
+CollectiveCase const rounds{
+    .ranks = 3, .counts = {1500, 5}, .blocks = 2, .threads = 32, .regionBytes = 1536, .root = 1};
 CollectiveCase const alone{.ranks = 1, .counts = {300, 0}, .blocks = 2, .threads = 40};
 CollectiveCase const shifted{
     .ranks = 2, .counts = {0, 130}, .blocks = 1, .threads = 48, .inPlace = true, .overlap = true, .offset = 1};
@@ -35,6 +37,11 @@ TEST_CASE("parts are reduced") {
   explored<Reduce<OneExchange, Stage, Max>, float>(rounds);
   explored<ReduceScatter<OneExchange, Fours, Avg>, float>(shifted);
   explored<ReduceScatter<OneExchange, Stage, Sum>, float>(alone, 1);
+}
+
+TEST_CASE("no epilogue is asked for an index past the end") {
+  checkEpilogueIndices<Reduce<OneExchange, PacketTransport<LL16>, Sum>,
+                       Reduce<OneExchange, PacketTransport<LL128>, Sum>>();
 }
 
 TEST_CASE("results are pushed") {

@@ -2,6 +2,7 @@
 //
 // All-reduces in one exchange whose payloads carry their flags.
 #include "kill_collective.hpp"
+#include "support/epilogue.hpp"
 
 using namespace mscclpp_test;
 using enum AllReduceAlgorithm;
@@ -29,4 +30,9 @@ TEST_CASE("LL128 in a block that ends in the middle of a warp") {
       checkRank<Collective, float, Sum>(rank, {.ranks = 2, .counts = {500, 40}, .blocks = 2, .threads = threads});
     });
   }
+}
+
+TEST_CASE("no epilogue is asked for an index past the end") {
+  checkEpilogueIndices<AllReduce<OneShot, PacketTransport<LL8>, Sum>,
+                       AllReduce<OneShot, PacketTransport<LL128>, Sum>>();
 }

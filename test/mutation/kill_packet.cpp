@@ -60,6 +60,23 @@ TEST_CASE_TEMPLATE("packets of a channel", P, LL8, LL16, LL128) {
 
 namespace {
 
+// Waits for the first and the third of three slots, which have come, then for the third alone. What was in the
+// registers for the second stays there.
+template <class P>
+struct AwaitKernel {
+  MSCCLPP_DEVICE void operator()(std::byte const* slots, std::uint32_t* taken) const {
+    Payload<P::words> payloads[3]{};
+    payloads[1].word[0] = 77;
+    awaitPackets<P>(nullptr, {slots, slots + P::slotBytes, slots + 2 * P::slotBytes}, {true, false, true}, 9, payloads,
+                    [](unsigned slot) {
+                      return WaitFor{layout::WaitKind::packet, 0, slot, 9};
+                    });
+    for (unsigned i = 0; i < 3; ++i) taken[i] = payloads[i].word[0];
+    taken[3] =
+        awaitPacket<P>(nullptr, slots + 2 * P::slotBytes, 9, {layout::WaitKind::packet, 0, 2, 9}).word[P::words - 1];
+  }
+};
+
 // What one thread alone does with `bytes` of two buffers.
 struct CopyBytes {
   MSCCLPP_DEVICE void operator()(std::uint8_t* to, std::uint8_t const* from, std::uint64_t bytes) const {
@@ -103,6 +120,27 @@ std::int64_t accesses(std::uint64_t toAstray, std::uint64_t fromAstray, std::uin
 }
 
 }  // namespace
+
+TEST_CASE_TEMPLATE("some slots of several are awaited", P, LL8, LL16) {
+  everySchedule(
+      1,
+      [](Rank& rank) {
+        std::vector<std::uint32_t> slots;
+        for (std::uint32_t slot = 0; slot < 3; ++slot) {
+          for (std::uint32_t word = 0; word < P::words; ++word) {
+            slots.insert(slots.end(), {10 * slot + word, slot == 1 ? 8u : 9u});
+          }
+        }
+        GpuBuffer<std::uint32_t> const memory(rank.device, slots.size());
+        GpuBuffer<std::uint32_t> const taken(rank.device, 4);
+        copyToDevice(memory, std::span<std::uint32_t const>(slots));
+        launch(rank.stream, {.blocks = 1, .threads = 1}, AwaitKernel<P>{},
+               reinterpret_cast<std::byte const*>(memory.data()), taken.data());
+        rank.synchronize();
+        CHECK(copyToHost(taken) == std::vector<std::uint32_t>{0, 77, 20, 20 + P::words - 1});
+      },
+      1);
+}
 
 // What costs only time is seen by nothing else. Numbers differ a little with the compiler's optimisation.
 TEST_CASE("accesses are as wide as the addresses allow") {

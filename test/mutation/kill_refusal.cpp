@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "explored.hpp"
+#include "mscclpp/algorithms/alltoall.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
@@ -268,6 +269,11 @@ TEST_CASE("launches of a collective") {
   CHECK(contains(refusal<Packets>({.need = packets, .inCount = 10, .outCount = 11}), "11"));
   CHECK(contains(refusal<Packets>({.need = packets, .inAstray = 3}), "3 bytes past a multiple"));
   CHECK(contains(refusal<Packets>({.need = packets, .outAstray = 2}), "2 bytes past a multiple"));
+  using Swap = AllToAll<OneExchange, PacketTransport<LL16>>;
+  CHECK(refusal<Swap>({.need = packets, .ranks = 2}).empty());
+  auto const uneven = refusal<Swap>({.need = packets, .inCount = 63, .outCount = 63, .ranks = 2});
+  INFO(uneven);
+  CHECK(contains(uneven, "63"));
   using Two = AllReduce<OneShot, PacketTransport<LL16>, Sum, 2>;
   CHECK(contains(refusal<Two>({.need = packets}), "2"));
   CHECK(refusal<Two>({.need = packets, .ranks = 2}).empty());
@@ -304,6 +310,13 @@ TEST_CASE("LL128 wants whole warps and whole lines") {
   CHECK(contains(torn, "LL128 packets"));
   CHECK(halves.empty());
 }
+
+// What the static_assert's of the collectives ask.
+namespace {
+struct NoNumber {};
+}  // namespace
+static_assert(fitsTransport<float, PacketTransport<LL8>> && fitsTransport<double, PacketTransport<LL16>>);
+static_assert(!fitsTransport<double, PacketTransport<LL8>> && !fitsTransport<NoNumber, PacketTransport<LL16>>);
 
 TEST_CASE("what the host offers by default is one round's need") {
   constexpr auto need = PacketTransport<LL16, 2>::requirement(3, 33, 5);
@@ -378,6 +391,20 @@ struct GridKernel {
   }
 };
 
+// Of three packets the first is missing, the second is there, and nobody waits for the third.
+struct PacketsKernel {
+  MSCCLPP_DEVICE void operator()(std::uint32_t* memory, DeviceTeam const& team) const {
+    if (thisBlock().rank() != 0) return;
+    memory[2] = 5;
+    memory[3] = 9;
+    auto const* const slots = reinterpret_cast<std::byte const*>(memory);
+    Payload<1> payloads[3];
+    awaitPackets<LL8>(team.watch, {slots, slots + 8, slots + 16}, {true, true, false}, 9, payloads, [](unsigned i) {
+      return WaitFor{layout::WaitKind::packet, 0, 40 + i, 9};
+    });
+  }
+};
+
 struct TeamKernel {
   MSCCLPP_DEVICE void operator()(DeviceTeam const& team) const { teamBarrier(team, thisGrid()); }
 };
@@ -441,6 +468,12 @@ TEST_CASE("a stuck wait says what it waited for") {
   });
   INFO(barrier);
   CHECK(contains(barrier, "team barrier of rank 1, channel 0, epoch expected 1, seen 0"));
+  auto const packets = deadLock(1, 1, [](Rank& rank, Team& team, float* data) {
+    launch(rank.stream, {.blocks = 1, .threads = 32}, PacketsKernel{}, reinterpret_cast<std::uint32_t*>(data),
+           team.deviceHandle());
+  });
+  INFO(packets);
+  CHECK(contains(packets, "in slot 40, flag expected 9, seen 0"));
   auto const signal = stuck<Stage>(3);
   INFO(signal);
   CHECK(contains(signal, "team signal of rank 2 of phase 0, epoch expected 1, seen 0"));

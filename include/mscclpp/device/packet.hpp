@@ -11,9 +11,9 @@
 //
 // A slot's flag must differ each time the slot is used; 0 is what fresh memory holds and never a flag.
 // A `Format` is a stateless type: `P::store(slot, payload, flag, active)`; `P::load(slot)` for the raw slot, of which
-// `P::lacks(raw, flag)`, `P::seenIn(raw, flag)` and `P::payloadOf(raw)` tell the rest. LL128's functions are called by all
-// 32 lanes of a warp, its load with `active` as well, the same for the 8 lanes of a line, and a line is whole when no lane
-// lacks its flag. `awaitPacket` waits for one slot, `awaitPackets` for some at once.
+// `P::lacks(raw, flag)`, `P::seenIn(raw, flag)` and `P::payloadOf(raw)` tell the rest. LL128's functions are called by
+// all 32 lanes of a warp, its load with `active` as well, the same for the 8 lanes of a line, and a line is whole when
+// no lane lacks its flag. `awaitPacket` waits for one slot, `awaitPackets` for some at once.
 #pragma once
 
 #include <concepts>

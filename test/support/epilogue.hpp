@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which indices collectives ask an epilogue about: those of elements, never one past the end.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <type_traits>
+#include <vector>
+
+#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/rooted.hpp"
+#include "support/world.hpp"
+
+namespace mscclpp_test {
+inline namespace MSCCLPP_BACKEND {
+
+template <class Collective>
+struct BelowEnd {
+  MSCCLPP_DEVICE void operator()(float const* in, float* out, std::size_t count, DeviceTeam const& team) const {
+    auto const epilogue = [count](auto v, std::uint64_t index) {
+      if (index >= count) arch::trap("an epilogue was asked past the end");
+      return v + static_cast<float>(index);
+    };
+    if constexpr (requires { Collective{team}(thisGrid(), View{in, count}, View{out, count}, epilogue); }) {
+      Collective{team}(thisGrid(), View{in, count}, View{out, count}, epilogue);
+    } else {
+      Collective{team}(thisGrid(), View{in, count}, out, /*root=*/0, epilogue);
+    }
+  }
+};
+
+template <class>
+inline constexpr bool isAllReduce = false;
+template <class Schedule, class Tr, class Op>
+inline constexpr bool isAllReduce<AllReduce<Schedule, Tr, Op>> = true;
+
+template <class... Collectives>
+void checkEpilogueIndices() {
+  static constexpr int ranks = 3;
+  auto const check = []<class Collective>(std::type_identity<Collective>) {
+    forEachRank(ranks, [](Rank& rank) {
+      Team const team(rank.communicator, Collective::requirement(ranks, 2, 64));
+      for (std::size_t const count :
+           {std::size_t{1}, std::size_t{4}, std::size_t{100}, std::size_t{130}, std::size_t{517}}) {
+        GpuBuffer<float> const in(rank.device, count), out(rank.device, count);
+        copyToDevice(in, std::span<float const>(std::vector<float>(count, 1.0f)));
+        launch(rank.stream, {.blocks = 2, .threads = 64}, BelowEnd<Collective>{}, static_cast<float const*>(in.data()),
+               out.data(), count, DeviceTeam(team.deviceHandle()));
+        rank.synchronize();
+        auto const result = copyToHost(out);
+        if (rank.rank != 0 && !isAllReduce<Collective>) continue;
+        // Each result has the index of an element of its own Vector.
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+          wrong += result[i] <= static_cast<float>(i + ranks) && result[i] + 4 > static_cast<float>(i + ranks) ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+      }
+    });
+  };
+  (check(std::type_identity<Collectives>{}), ...);
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp_test
