@@ -8,6 +8,7 @@
 #include "host/format.hpp"
 #include "mscclpp/device/bits.hpp"
 #include "mscclpp/dsl/lower.hpp"
+#include "mscclpp/dsl/passes/coarsen.hpp"
 
 namespace mscclpp::dsl {
 namespace {
@@ -97,16 +98,18 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
     fail(ErrorCode::invalidUsage, "rank {}: a context of program '{}' for messages of {} bytes; {} are possible", rank,
          program.name.str(), maxBytes, largestMessage);
   }
+  // As kernels have it.
+  auto made = program;
+  markConclusions(made, verdict.reductions);
+  coarsen(made);
   handle_.rank = rank;
-  handle_.shape = shapeOf(program, verdict.needsEvenChunks);
+  handle_.shape = shapeOf(made, verdict.needsEvenChunks);
   handle_.watch = communicator.watch();
-  shape_ = {.blocks = handle_.shape.blocks, .threads = static_cast<unsigned>(program.threads)};
-  widest_ = widestOf(program);
-  share(communicator, program);
-  makeCounters(communicator, program);
-  auto marked = program;
-  markConclusions(marked, verdict.reductions);
-  makeTable(communicator, marked);
+  shape_ = {.blocks = handle_.shape.blocks, .threads = static_cast<unsigned>(made.threads)};
+  widest_ = widestOf(made);
+  share(communicator, made);
+  makeCounters(communicator, made);
+  makeTable(communicator, made);
 }
 
 LaunchShape PlanContext::launchShape(std::uint64_t bytes) const noexcept {

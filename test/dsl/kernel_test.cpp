@@ -48,9 +48,9 @@ TEST_CASE("small messages get few threads") {
     auto const oneShot = dsl::makeContext<OneShotPackets<4>>(rank.communicator, 1 << 20);
     CHECK(oneShot.launchShape().threads == 1024);
     CHECK(oneShot.launchShape(1 << 20).threads == 1024);
-    CHECK(oneShot.launchShape(0).threads == 4 * 32);     // four chunks, a warp each
-    CHECK(oneShot.launchShape(1024).threads == 4 * 32);  // of 32 packets
-    CHECK(oneShot.launchShape(1025).threads == 4 * 64);
+    CHECK(oneShot.launchShape(0).threads == 32);  // one chunk, since no step takes it apart
+    CHECK(oneShot.launchShape(1024).threads == 4 * 32);
+    CHECK(oneShot.launchShape(1025).threads == 5 * 32);
     CHECK(oneShot.launchShape(1025).blocks == oneShot.launchShape().blocks);
   });
 }

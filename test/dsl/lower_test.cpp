@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dsl/programs.hpp"
+#include "mscclpp/dsl/passes/coarsen.hpp"
 
 using namespace dsl_test;
 
@@ -106,4 +107,101 @@ TEST_CASE("barriers of instances") {
 TEST_CASE("a program without steps") {
   dsl::Builder builder({.name = "nothing", .collective = dsl::custom(2, 1, 1)});
   CHECK(dsl::lower(dsl::finish(builder)).empty());
+}
+
+namespace {
+
+// The same program over chunks that are `n` times as fine.
+dsl::Program finer(dsl::Program program, int n) {
+  auto& collective = program.collective;
+  auto const perSlice = collective.inputPerSlice() * n, results = collective.outputPerSlice() * n;
+  if (collective.kind == dsl::CollectiveKind::allReduce || collective.kind == dsl::CollectiveKind::custom) {
+    collective.customInput = perSlice;
+    collective.customOutput = results;
+  } else {
+    collective.chunkFactor *= n;
+  }
+  for (auto& rank : program.ranks) {
+    rank.scratchChunks *= n;
+    for (auto& block : rank.blocks) {
+      for (auto& step : block.steps) {
+        for (auto* operands : {&step.sources, &step.targets}) {
+          for (auto& chunks : *operands) {
+            chunks.index *= n;
+            chunks.count *= n;
+          }
+        }
+      }
+    }
+  }
+  return program;
+}
+
+template <class P>
+void checkCoarsened() {
+  auto const program = dsl::build<P>();
+  CAPTURE(program.name.str());
+  auto once = program;
+  int const own = dsl::coarsen(once);
+  auto coarse = finer(program, 6);
+  REQUIRE(dsl::verify(coarse).right());
+  CHECK(dsl::coarsen(coarse) == 6 * own);
+  CHECK(dsl::verify(coarse).right());
+  CHECK(coarse.collective.inputPerSlice() * own == program.collective.inputPerSlice());
+  CHECK(coarse.collective.outputPerSlice() * own == program.collective.outputPerSlice());
+  for (int rank = 0; rank < program.size(); ++rank) {
+    auto const r = static_cast<std::size_t>(rank);
+    CHECK(coarse.ranks[r].scratchChunks * own == program.ranks[r].scratchChunks);
+    for (std::size_t b = 0; b < program.ranks[r].blocks.size(); ++b) {
+      auto const &was = program.ranks[r].blocks[b].steps, &is = coarse.ranks[r].blocks[b].steps;
+      REQUIRE(is.size() == was.size());
+      for (std::size_t s = 0; s < is.size(); ++s) {
+        auto const same = [own](std::vector<dsl::Chunks> made, std::vector<dsl::Chunks> const& of) {
+          for (auto& chunks : made) {
+            chunks.index *= own;
+            chunks.count *= own;
+          }
+          return made == of;
+        };
+        CHECK(same(is[s].sources, was[s].sources));
+        CHECK(same(is[s].targets, was[s].targets));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("chunks that no step takes apart become one") {
+  checkCoarsened<OneShotPackets<4>>();
+  checkCoarsened<TwoShotPackets<4>>();
+  checkCoarsened<SimpleAllGather>();
+  checkCoarsened<RingAllGather<3>>();
+  checkCoarsened<AllPairsAllGather<4, 2>>();
+  checkCoarsened<PullPushAllReduce<3>>();
+  checkCoarsened<ScratchAllToAll<3>>();
+  checkCoarsened<TwoLevelReduceScatter>();
+  auto whole = dsl::build<OneShotPackets<4>>();
+  CHECK(dsl::coarsen(whole) == 4);
+  CHECK(whole.collective.outputPerSlice() == 1);
+  auto shares = dsl::build<TwoShotPackets<4>>();
+  CHECK(dsl::coarsen(shares) == 1);
+}
+
+TEST_CASE("chunks stay as they are where one step or the scratch takes them apart, and in loops") {
+  for (int const place : {0, 1}) {
+    auto program = finer(dsl::build<SimpleAllGather>(), 4);
+    auto& chunks = program.ranks[1].blocks[0].steps;
+    for (auto& step : chunks) {
+      for (auto& source : step.sources) (place == 0 ? source.index : source.count) += 1;
+    }
+    CHECK(dsl::coarsen(program) == 1);
+  }
+  auto program = finer(dsl::build<TwoShotPackets<4>>(), 4);
+  program.ranks[2].scratchChunks += 2;
+  CHECK(dsl::coarsen(program) == 2);
+  auto looping = finer(dsl::build<PipelinedSendReceive>(), 4);
+  auto const before = looping.collective.chunkFactor;
+  CHECK(dsl::coarsen(looping) == 1);
+  CHECK(looping.collective.chunkFactor == before);
 }

@@ -17,6 +17,7 @@
 #include "mscclpp/dsl/channels.hpp"
 #include "mscclpp/dsl/lower.hpp"
 #include "mscclpp/dsl/passes/auto_sync.hpp"
+#include "mscclpp/dsl/passes/coarsen.hpp"
 #include "mscclpp/dsl/passes/fuse.hpp"
 #include "mscclpp/dsl/passes/replicate.hpp"
 #include "mscclpp/dsl/verify.hpp"
@@ -101,8 +102,9 @@ consteval Image<Room> imageWith() {
   image.storySize = verdict.story.size() < image.storyRoom ? verdict.story.size() : image.storyRoom;
   std::copy_n(verdict.story.view().begin(), image.storySize, image.story);
   if (!verdict.right()) return image;
-  image.shape = shapeOf(program, verdict.needsEvenChunks);
   markConclusions(program, verdict.reductions);
+  coarsen(program);
+  image.shape = shapeOf(program, verdict.needsEvenChunks);
   auto const slices = lower(program);
   bool isShort = true;
   for (auto const& slice : slices) {

@@ -93,18 +93,19 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
   // data are on their way, else at the end.
   MSCCLPP_DEVICE void syncAndCommit() {
     thisBlock().sync();
-    if (arch::threadIndex() == 0) store<Order::relaxed, Scope::device>(plan_.epochs + arch::blockIndex(), epoch_);
+    if (arch::threadIndex() == 0)
+      store<Order::relaxed, Scope::device>(plan_.epochs + arch::blockIndex(), this->epoch());
     committed_ = true;
   }
 
   MSCCLPP_DEVICE PlanRunner(layout::PlanHandle const& plan, layout::WindowHandle const& in,
-                            layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op, std::uint64_t epoch)
-      : PlanMoves<T, Op, P, Shape>(plan, in, out, call, op, epoch), epoch_(epoch) {}
+                            layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op, std::uint64_t done)
+      : PlanMoves<T, Op, P, Shape>(plan, in, out, call, op, done) {}
 
   MSCCLPP_DEVICE static std::uint64_t beginCall(layout::PlanHandle const& plan) {
     waitForPreviousKernel();
     thisBlock().sync();  // with the end of a call ahead in this kernel
-    return load<Order::relaxed, Scope::device>(plan.epochs + arch::blockIndex()) + 1;
+    return load<Order::relaxed, Scope::device>(plan.epochs + arch::blockIndex());
   }
 
   template <class Steps>
@@ -144,7 +145,6 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
     return id;
   }
 
-  std::uint64_t epoch_;
   bool committed_ = false;
 };
 

@@ -35,8 +35,8 @@ template <Number T, class Op, PacketFormat P, class Shape>
 class PlanMoves : public PlanPlaces<T, Shape> {
  public:
   MSCCLPP_DEVICE PlanMoves(layout::PlanHandle const& plan, layout::WindowHandle const& in,
-                           layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op, std::uint64_t epoch)
-      : PlanPlaces<T, Shape>(plan, in, out, call, epoch), op_(op), flag_(packetFlag(epoch)) {}
+                           layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op, std::uint64_t done)
+      : PlanPlaces<T, Shape>(plan, in, out, call, done), op_(op) {}
 
   template <MoveShape M, class Steps>
   MSCCLPP_DEVICE void move(Steps const& steps, layout::PlanStep const& step) {
@@ -102,8 +102,9 @@ class PlanMoves : public PlanPlaces<T, Shape> {
           }
         });
       });
-      awaitPackets<P>(plan_.watch, slots, awaited, flag_, values, [&](unsigned) -> WaitFor {
-        return {layout::WaitKind::packet, -1, slot, flag_};
+      auto const awaitedFlag = flag();
+      awaitPackets<P>(plan_.watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
+        return {layout::WaitKind::packet, -1, slot, awaitedFlag};
       });
       group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
         constexpr int k = decltype(number)::value;
@@ -130,6 +131,8 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   template <unsigned Words>
   using Totals = Vector<DefaultAccumulator<T>, ElementsOf<T, Words>::size>;
 
+  MSCCLPP_DEVICE std::uint32_t flag() const { return packetFlag(this->epoch()); }
+
   MSCCLPP_DEVICE static std::uint64_t packetSlots(std::uint64_t bytes) {
     return ceilDiv<std::uint64_t>(bytes == 0 ? 1 : bytes, P::words * 4);
   }
@@ -146,6 +149,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   MSCCLPP_DEVICE static Start startOf(layout::PlanStep const& step, std::uint64_t slots, unsigned steps = 1) {
     auto const threads = arch::blockThreads();
     auto const filled = roundUp<std::uint64_t>(slots, arch::warpSize);
+    if (steps == 1 && step.ahead == 0) return {0, filled, 0, false};
     auto const each = static_cast<unsigned>(step.chunks) * filled;
     auto const lead = step.chunksAhead * filled;
     if (lead + steps * each <= threads) return {static_cast<unsigned>(lead), filled, static_cast<unsigned>(each), true};
@@ -298,6 +302,10 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     auto const filled = start.filled;
     auto const thread = arch::threadIndex();
     std::uint64_t slot = thread < start.thread ? thread + threads - start.thread : thread - start.thread;
+    if (step.chunks == 1) {
+      for (auto const slots = slotsOf(0); slot < slots; slot += threads) f(0, slot);
+      return;
+    }
     if (slot >= filled * static_cast<unsigned>(step.chunks)) return;
     for (int chunk = 0;;) {
       for (; slot >= filled; slot -= filled) ++chunk;
@@ -346,8 +354,9 @@ class PlanMoves : public PlanPlaces<T, Shape> {
                                values[i] = loadPacket(operand, chunk, piece, slot);
                              }
                            });
-      awaitPackets<P>(plan_.watch, slots, awaited, flag_, values, [&](unsigned) -> WaitFor {
-        return {layout::WaitKind::packet, -1, slot, flag_};
+      auto const awaitedFlag = flag();
+      awaitPackets<P>(plan_.watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
+        return {layout::WaitKind::packet, -1, slot, awaitedFlag};
       });
       MSCCLPP_UNROLL
       for (int i = 0; i < together; ++i) {
@@ -367,9 +376,10 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   template <class Steps>
   MSCCLPP_DEVICE void storePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
                                   std::uint64_t slot, Payload<P::words> const& value) const {
+    auto const packetsFlag = flag();
     steps.forEachOperand(step.firstOperand + step.sources, step.targets, [&](int, layout::PlanOperand const& operand) {
       if (operand.packets) {
-        P::store(packetPlace(operand, chunk, piece, slot), value, flag_, true);
+        P::store(packetPlace(operand, chunk, piece, slot), value, packetsFlag, true);
       } else {
         PayloadWriter<T, P::words, P::granule> const writer(viewOf<T>(operand, chunk, piece));
         writer.write(writer.window(slot * P::words * 4), 0, value);
@@ -425,7 +435,6 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   }
 
   Op op_;
-  std::uint32_t flag_;
 };
 
 }  // namespace dsl_impl

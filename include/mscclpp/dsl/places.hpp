@@ -11,6 +11,7 @@
 
 #include "mscclpp/device/bits.hpp"
 #include "mscclpp/device/config.hpp"
+#include "mscclpp/device/pending.hpp"
 #include "mscclpp/dsl/lower.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
 #include "mscclpp/layout/window_handle.hpp"
@@ -55,8 +56,8 @@ template <class T, class Shape>
 class PlanPlaces {
  public:
   MSCCLPP_DEVICE PlanPlaces(layout::PlanHandle const& plan, layout::WindowHandle const& in,
-                            layout::WindowHandle const& out, PlanCall<T> const& call, std::uint64_t epoch)
-      : plan_(plan), inWindow_(in), outWindow_(out), call_(call), bytes_(call.count * sizeof(T)), epoch_(epoch) {
+                            layout::WindowHandle const& out, PlanCall<T> const& call, std::uint64_t done)
+      : plan_(plan), inWindow_(in), outWindow_(out), call_(call), bytes_(call.count * sizeof(T)), done_(done) {
     upper_ = dsl::longestChunk(bytes_, shape().longestOf);
     inputChunks_ = chunksOf(bytes_, shape().inputPerSlice);
     outputChunks_ =
@@ -144,6 +145,10 @@ class PlanPlaces {
     return number.at(plan_.rank, shape().ranks, instance_);
   }
 
+  // Number of this call. Its load is begun before the call's other loads and awaited where the number is needed, which
+  // is behind the first of them.
+  MSCCLPP_DEVICE std::uint64_t epoch() const { return arch::notEarlier(done_) + 1; }
+
   layout::PlanHandle const& plan_;
 
  private:
@@ -162,8 +167,10 @@ class PlanPlaces {
     auto const each = loop.unitBytes / static_cast<unsigned>(loop.loopChunks) / 16 * 16;
     return each == 0 ? 16 : each;
   }
-  // `chunk` of a slice.
+  // Where chunk `c` of a slice begins, or the slice ends.
   MSCCLPP_DEVICE std::uint64_t chunkStart(layout::PlanOperand const& operand, unsigned c) const {
+    if (c == 0) return 0;
+    if (c == perSliceOf(operand)) return bytes_;
     auto const& cut = isInput(operand) ? inputChunks_ : outputChunks_;
     return minimum(std::uint64_t{cut.each * c + minimum(c, cut.longer)} * 16, bytes_);
   }
@@ -187,7 +194,7 @@ class PlanPlaces {
   MSCCLPP_DEVICE std::uint64_t offsetOf(layout::PlanOperand const& operand, int which, std::uint64_t offset) const {
     auto const chunk = static_cast<unsigned>(indexOf(operand) + which);
     if (isScratch(operand)) {
-      auto const half = shape().doubleScratch != 0 ? (epoch_ % 2) * plan_.scratchHalf : 0;
+      auto const half = shape().doubleScratch != 0 ? (epoch() % 2) * plan_.scratchHalf : 0;
       return half + chunk * plan_.scratchStride + (operand.packets ? 2 * offset : offset);
     }
     auto const perSlice = perSliceOf(operand);
@@ -207,7 +214,7 @@ class PlanPlaces {
   std::uint64_t bytes_;  // of the message
   std::uint64_t upper_;  // of its longest chunk
   Chunking inputChunks_, outputChunks_;
-  std::uint64_t epoch_;
+  std::uint64_t done_;  // calls before this one
   int instance_ = 0;
   std::uint64_t windowStart_ = 0;  // of the turn, into each chunk
   std::uint64_t window_ = ~std::uint64_t{0};
