@@ -37,7 +37,7 @@ void NativeAlgorithm::execute(Communicator const& communicator, Stream const& st
   }
   auto& cache = collectives_impl::ContextCache::of(communicator);
   auto const lock = cache.lock();
-  auto const key = functions_.contextKey ? functions_.contextKey(call) : ContextKey{};
+  auto const key = functions_.contextKey ? functions_.contextKey(communicator, call) : ContextKey{};
   std::function<void()> initialize;
   if (functions_.initialize) initialize = [&] { functions_.initialize(communicator); };
   std::function<std::shared_ptr<void>()> make;

@@ -7,6 +7,8 @@
 
 #include "dsl/start_plan.hpp"
 #include "host/format.hpp"
+#include "mscclpp/dsl/lower.hpp"
+#include "mscclpp/dsl/passes/coarsen.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 
 namespace mscclpp::dsl {
@@ -36,78 +38,78 @@ ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), ve
       }
     }
   }
+  auto made = program_;
+  coarsen(made);
+  wholeMessage_ = std::uint64_t{16} * static_cast<unsigned>(shapeOf(made, true).longestOf);
+}
+
+std::string ExecutionPlan::refusal(int rank, PlanExecution const& call) const {
+  auto const& collective = program_.collective;
+  auto const slices = [](int count) { return static_cast<unsigned>(count); };
+  auto const message = call.inBytes / slices(collective.inputSlices());
+  auto const outBytes = message * slices(collective.outputSlices());
+  if (call.inBytes % (slices(collective.inputSlices()) * bytesOf(call.type)) != 0 || call.outBytes != outBytes) {
+    return fmt::format(
+        "{} bytes of input and {} of output, of {} each, do not fit: an input of that size goes with {} bytes of "
+        "output, "
+        "and both are whole elements for each rank",
+        call.inBytes, call.outBytes, nameOf(call.type), outBytes);
+  }
+  auto const judged = collective.kind == CollectiveKind::allGather ? call.outBytes : call.inBytes;
+  if (judged < program_.minBytes || judged > program_.maxBytes) {
+    return fmt::format("a message of {} bytes; it is for {} to {}", judged, program_.minBytes, program_.maxBytes);
+  }
+  if (verdict_.needsEvenChunks && message % wholeMessage_ != 0) {
+    return fmt::format(
+        "{} bytes a rank; it moves data between chunks of different places, so messages are multiples of {} bytes",
+        message, wholeMessage_);
+  }
+  auto const kind = kindOf(call.op);
+  for (auto const& each : program_.ranks) {
+    for (auto const& block : each.blocks) {
+      for (auto const& step : block.steps) {
+        if (step.sources.size() < 2) continue;
+        if (step.reduce == ReduceKind::asCalled && call.op == ReduceOp::none) {
+          return "it reduces; name the operation";
+        }
+        if (step.reduce == ReduceKind::asCalled || step.reduce == kind) continue;
+        return fmt::format("it reduces by {}, the call asks for {}; ask for {}", nameOf(step.reduce), nameOf(call.op),
+                           nameOf(step.reduce));
+      }
+    }
+  }
+  if (call.op == ReduceOp::avg && !verdict_.canAverage) {
+    return "it cannot average: one of its steps makes now a part of a result, now all of it; ask for sum";
+  }
+  auto const* const in = static_cast<std::byte const*>(call.in);
+  auto const* const out = static_cast<std::byte const*>(call.out);
+  auto const part = static_cast<std::size_t>(rank) * message;
+  if (program_.inPlace) {
+    auto const* const wanted = collective.kind == CollectiveKind::allGather       ? out + part
+                               : collective.kind == CollectiveKind::reduceScatter ? out - part
+                                                                                  : out;
+    if (in != wanted) {
+      return "it works in place: the input is the output, or the smaller one this rank's part of the larger";
+    }
+  } else if (in < out + call.outBytes && out < in + call.inBytes) {
+    return "it does not work in place; give buffers that do not overlap";
+  }
+  return {};
 }
 
 PlanExecutor::PlanExecutor(Communicator const& communicator, ExecutionPlan const& plan, std::uint64_t maxBytes)
     : plan_(plan), context_(communicator, plan.program(), plan.verdict(), maxBytes) {}
 
 void PlanExecutor::check(PlanExecution const& call) const {
-  auto const& program = plan_.program();
-  auto const& collective = program.collective;
-  auto const& shape = context_.deviceHandle().shape;
   int const rank = context_.deviceHandle().rank;
-  auto const name = program.name.str();
-  auto const element = bytesOf(call.type);
-  auto const message = call.inBytes / static_cast<unsigned>(shape.inputSlices);
-  auto const outBytes = message * static_cast<unsigned>(shape.outputSlices);
-  if (call.inBytes % (static_cast<unsigned>(shape.inputSlices) * element) != 0 || call.outBytes != outBytes) {
-    fail(ErrorCode::invalidUsage,
-         "rank {}: plan '{}' with {} bytes of input and {} of output, of {} each; an input of that size goes with {} "
-         "bytes "
-         "of output, and both are whole elements for each rank",
-         rank, name, call.inBytes, call.outBytes, nameOf(call.type), outBytes);
+  auto const name = plan_.program().name.str();
+  if (auto const why = plan_.refusal(rank, call); !why.empty()) {
+    fail(ErrorCode::invalidUsage, "rank {}: plan '{}': {}", rank, name, why);
   }
-  auto const judged = collective.kind == CollectiveKind::allGather ? call.outBytes : call.inBytes;
-  if (judged < program.minBytes || judged > program.maxBytes) {
-    fail(ErrorCode::invalidUsage, "rank {}: plan '{}' with a message of {} bytes; it is for {} to {}", rank, name,
-         judged, program.minBytes, program.maxBytes);
-  }
+  auto const message = call.inBytes / static_cast<unsigned>(context_.deviceHandle().shape.inputSlices);
   if (message > context_.maxBytes()) {
     fail(ErrorCode::invalidUsage, "rank {}: plan '{}' with {} bytes a rank; its executor was made for at most {}", rank,
          name, message, context_.maxBytes());
-  }
-  auto const whole = std::uint64_t{16} * static_cast<unsigned>(shape.longestOf);
-  if (plan_.verdict().needsEvenChunks && message % whole != 0) {
-    fail(ErrorCode::invalidUsage,
-         "rank {}: plan '{}' with {} bytes a rank; it moves data between chunks of different places, so messages are "
-         "multiples of {} bytes",
-         rank, name, message, whole);
-  }
-  auto const kind = kindOf(call.op);
-  for (auto const& each : program.ranks) {
-    for (auto const& block : each.blocks) {
-      for (auto const& step : block.steps) {
-        if (step.sources.size() < 2) continue;
-        if (step.reduce == ReduceKind::asCalled && call.op == ReduceOp::none) {
-          fail(ErrorCode::invalidUsage, "rank {}: plan '{}' reduces; name the operation", rank, name);
-        }
-        if (step.reduce == ReduceKind::asCalled || step.reduce == kind) continue;
-        fail(ErrorCode::invalidUsage, "rank {}: plan '{}' reduces by {}, the call asks for {}; ask for {}", rank, name,
-             nameOf(step.reduce), nameOf(call.op), nameOf(step.reduce));
-      }
-    }
-  }
-  if (call.op == ReduceOp::avg && !plan_.verdict().canAverage) {
-    fail(ErrorCode::invalidUsage,
-         "rank {}: plan '{}' cannot average: one of its steps makes now a part of a result, now all of it; ask for sum",
-         rank, name);
-  }
-  auto const* const in = static_cast<std::byte const*>(call.in);
-  auto const* const out = static_cast<std::byte const*>(call.out);
-  auto const part = static_cast<std::size_t>(rank) * message;
-  if (program.inPlace) {
-    auto const* const wanted = collective.kind == CollectiveKind::allGather       ? out + part
-                               : collective.kind == CollectiveKind::reduceScatter ? out - part
-                                                                                  : out;
-    if (in != wanted) {
-      fail(ErrorCode::invalidUsage,
-           "rank {}: plan '{}' works in place: the input is the output, or the smaller one this rank's part of the "
-           "larger",
-           rank, name);
-    }
-  } else if (in < out + call.outBytes && out < in + call.inBytes) {
-    fail(ErrorCode::invalidUsage, "rank {}: plan '{}' does not work in place; give buffers that do not overlap", rank,
-         name);
   }
   auto const needs = [&](bool needed, MemoryWindow const* window, void const* buffer, std::uint64_t bytes,
                          char const* what) {

@@ -45,7 +45,8 @@ std::shared_ptr<NativeAlgorithm> makePull(std::shared_ptr<Calls> const& calls) {
       "user_pull", Collective::allReduce,
       NativeFunctions{
           .initialize = [=](Communicator const&) { ++calls->initialized; },
-          .contextKey = [](CollectiveCall const& call) { return ContextKey{.in = call.in, .inBytes = call.inBytes}; },
+          .contextKey = [](Communicator const&,
+                           CollectiveCall const& call) { return ContextKey{.in = call.in, .inBytes = call.inBytes}; },
           .makeContext = [=](Communicator const& communicator, CollectiveCall const& call) -> std::shared_ptr<void> {
             ++calls->made;
             return std::make_shared<Context>(Context{

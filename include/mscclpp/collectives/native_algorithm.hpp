@@ -35,7 +35,7 @@ struct NativeFunctions {
   // May be left empty.
   std::function<void(Communicator const&)> initialize;
   // Left empty: one context for all calls.
-  std::function<ContextKey(CollectiveCall const&)> contextKey;
+  std::function<ContextKey(Communicator const&, CollectiveCall const&)> contextKey;
   // Left empty: `run` gets a null context.
   std::function<std::shared_ptr<void>(Communicator const&, CollectiveCall const&)> makeContext;
   std::function<void(std::shared_ptr<void> const& context, CollectiveCall const&, Stream const&)> run;

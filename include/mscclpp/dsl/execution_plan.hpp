@@ -20,6 +20,18 @@
 
 namespace mscclpp::dsl {
 
+struct PlanExecution {
+  void const* in;
+  void* out;
+  std::uint64_t inBytes;
+  std::uint64_t outBytes;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  // That hold `in` and `out` at the same place on every rank, where the plan needs them.
+  MemoryWindow const* inWindow = nullptr;
+  MemoryWindow const* outWindow = nullptr;
+};
+
 class ExecutionPlan {
  public:
   // Throws invalidUsage for a file that is no plan, and for a plan that is wrong, with its story.
@@ -31,23 +43,14 @@ class ExecutionPlan {
   // Whether ranks touch each other's input, output, or proxies touch them: then calls need windows of them.
   bool needsInWindow() const noexcept { return remote_[0]; }
   bool needsOutWindow() const noexcept { return remote_[1]; }
+  // Why rank `rank` cannot make the call by this plan, as a sentence; empty where it can. Says nothing of windows.
+  std::string refusal(int rank, PlanExecution const& call) const;
 
  private:
   Program program_;
   Verdict verdict_;
   bool remote_[2]{};
-};
-
-struct PlanExecution {
-  void const* in;
-  void* out;
-  std::uint64_t inBytes;
-  std::uint64_t outBytes;
-  DataType type = DataType::float32;
-  ReduceOp op = ReduceOp::sum;
-  // That hold `in` and `out` at the same place on every rank, where the plan needs them.
-  MemoryWindow const* inWindow = nullptr;
-  MemoryWindow const* outWindow = nullptr;
+  std::uint64_t wholeMessage_ = 16;  // where chunks must be equally long: what messages are multiples of
 };
 
 class PlanExecutor {

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Programs and plans in a collection: chosen, run with what is kept between calls, refused where they do not fit.
+#include "mscclpp/dsl/algorithm.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/programs.hpp"
+#include "mscclpp/collectives/algorithm_collection.hpp"
+#include "mscclpp/collectives/contexts.hpp"
+#include "support/reference.hpp"
+#include "support/world.hpp"
+
+using namespace dsl_test;
+using namespace mscclpp_test;
+
+namespace {
+
+auto compiled() {
+  return dsl::programAlgorithm<OneShotPackets<4>, dsl::Types<float, BFloat16>, dsl::Operations<Sum, Max>>();
+}
+
+struct OfItsOwn {
+  static constexpr dsl::Spec spec{.name = "of_its_own", .collective = dsl::custom(2, 1, 1)};
+  static constexpr void define(dsl::Builder& p) {
+    for (int r = 0; r < 2; ++r) {
+      p.rank(r).copy(p.rank(r).output()[0], p.rank(r).input()[0]);
+      p.expect(p.rank(r).output()[0], {p.rank(r).input()[0]});
+    }
+  }
+};
+
+// An all-reduce in place of numbers whose sum is exact, its results compared. No doctest CAPTURE: ranks take turns, and
+// it keeps one stack for all.
+template <class T, class Op>
+void checkAllReduce(Rank& rank, AlgorithmCollection const& algorithms, std::size_t count, std::uint64_t seed,
+                    GpuBuffer<T> const* buffer = nullptr) {
+  std::vector<std::vector<T>> inputs;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(rank.size); ++r) {
+    auto& input = inputs.emplace_back(count);
+    for (std::size_t i = 0; i < count; ++i)
+      input[i] = convertNumber<T>(static_cast<float>((7 * i + 5 * r + seed) % 16));
+  }
+  std::optional<GpuBuffer<T>> own;
+  if (buffer == nullptr) buffer = &own.emplace(rank.device, count);
+  copyToDevice(*buffer, std::span<T const>(inputs[static_cast<std::size_t>(rank.rank)]));
+  algorithms.execute(mscclpp::Collective::allReduce, rank.communicator, rank.stream,
+                     {.in = buffer->data(),
+                      .out = buffer->data(),
+                      .inBytes = count * sizeof(T),
+                      .outBytes = count * sizeof(T),
+                      .type = dataTypeOf<T>(),
+                      .op = reduceOpOf<Op>(),
+                      .symmetric = true});
+  rank.synchronize();
+  std::vector<T> expected;
+  for (auto const total : reduceInRankOrder<DefaultAccumulator<T>, Op>(inputs)) {
+    expected.push_back(convertNumber<T>(total));
+  }
+  std::vector<T> found(count);
+  copyToHost(std::span<T>(found), *buffer);
+  CHECK(countDifferent(found, expected) == 0);
+}
+
+std::string refusalOf(Rank& rank, Algorithm const& algorithm, CollectiveCall const& call) {
+  try {
+    algorithm.execute(rank.communicator, rank.stream, call);
+  } catch (Error const& error) {
+    CHECK(error.code() == ErrorCode::invalidUsage);
+    CHECK(std::string(error.what()).find(algorithm.name()) != std::string::npos);
+    return algorithm.refusal(rank.communicator, call);
+  }
+  return {};
+}
+
+bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a selector chooses programs and plans like the library's algorithms") {
+  if (!canRun(4)) return;
+  dsl::ExecutionPlan const pull(dsl::build<PullPushAllReduce<4>>());
+  forEachRank(4, [&](Rank& rank) {
+    AlgorithmCollection algorithms;
+    algorithms.add(compiled());
+    algorithms.add(dsl::planAlgorithm(pull));
+    CHECK(algorithms.names(mscclpp::Collective::allReduce) ==
+          std::vector<std::string>{"oneshot_packets", "pull_push_allreduce"});
+    std::vector<std::string> asked;
+    algorithms.setSelector([&asked](SelectionRequest const& request) -> std::optional<Selection> {
+      asked.push_back(request.bytes <= 4096 ? "oneshot_packets" : "pull_push_allreduce");
+      return Selection{.algorithm = asked.back()};
+    });
+    checkAllReduce<float, Sum>(rank, algorithms, 1000, 1);
+    checkAllReduce<BFloat16, Max>(rank, algorithms, 77, 2);
+    checkAllReduce<float, Max>(rank, algorithms, 3, 3);
+    checkAllReduce<float, Sum>(rank, algorithms, 3000, 4);
+    CHECK(asked.size() == 4);
+    CHECK(asked.back() == "pull_push_allreduce");
+    releaseContexts(rank.communicator);
+  });
+}
+
+TEST_CASE("what calls need is kept by size, and by buffer where ranks touch each other's") {
+  if (!canRun(4)) return;
+  dsl::ExecutionPlan const pull(dsl::build<PullPushAllReduce<4>>());
+  forEachRank(4, [&](Rank& rank) {
+    AlgorithmCollection scratch;
+    scratch.add(compiled());
+    scratch.setSelector([](SelectionRequest const&) { return Selection{.algorithm = "oneshot_packets"}; });
+    checkAllReduce<float, Sum>(rank, scratch, 1000, 1);
+    checkAllReduce<float, Sum>(rank, scratch, 900, 2);
+    CHECK(contextCounts(rank.communicator).native == 1);
+    checkAllReduce<float, Sum>(rank, scratch, 1025, 3);
+    CHECK(contextCounts(rank.communicator).native == 2);
+    releaseContexts(rank.communicator);
+
+    AlgorithmCollection direct;
+    direct.add(dsl::planAlgorithm(pull));
+    direct.setSelector([](SelectionRequest const&) { return Selection{.algorithm = "pull_push_allreduce"}; });
+    std::optional<GpuBuffer<float>> data(std::in_place, rank.device, 500u);
+    checkAllReduce<float, Sum>(rank, direct, 500, 4, &*data);
+    checkAllReduce<float, Sum>(rank, direct, 500, 5, &*data);
+    CHECK(contextCounts(rank.communicator).native == 1);
+    // Other memory, wherever it lies.
+    data.reset();
+    rank.communicator.bootstrap()->barrier();
+    GpuBuffer<float> const between(rank.device, 500u * (1u + static_cast<unsigned>(rank.rank) % 2u));
+    data.emplace(rank.device, 500u);
+    checkAllReduce<float, Sum>(rank, direct, 500, 6, &*data);
+    CHECK(contextCounts(rank.communicator).native == 2);
+    releaseContexts(rank.communicator);
+  });
+}
+
+TEST_CASE("calls that do not fit are refused with the reason") {
+  if (!canRun(2)) return;
+  dsl::ExecutionPlan const pull(dsl::build<PullPushAllReduce<2>>());
+  forEachRank(2, [&](Rank& rank) {
+    auto const four = compiled();
+    auto const two = dsl::programAlgorithm<OneShotPackets<2>, dsl::Types<float>>();
+    auto const direct = dsl::planAlgorithm(pull);
+    GpuBuffer<float> const data(rank.device, 64);
+    CollectiveCall const right{.in = data.data(),
+                               .out = data.data(),
+                               .inBytes = 256,
+                               .outBytes = 256,
+                               .type = DataType::float32,
+                               .op = ReduceOp::sum,
+                               .symmetric = true};
+    CHECK(two->refusal(rank.communicator, right).empty());
+    CHECK(contains(refusalOf(rank, *four, right), "4 ranks, the communicator has 2"));
+    auto call = right;
+    call.type = DataType::float16;
+    CHECK(contains(refusalOf(rank, *two, call), "other types than float16"));
+    CHECK(direct->refusal(rank.communicator, call).empty());
+    call = right;
+    call.op = ReduceOp::max;
+    CHECK(contains(refusalOf(rank, *two, call), "other operations than max"));
+    CHECK(direct->refusal(rank.communicator, call).empty());
+    call = right;
+    call.symmetric = false;
+    CHECK(two->refusal(rank.communicator, call).empty());
+    CHECK(contains(refusalOf(rank, *direct, call), "`symmetric`"));
+    call = right;
+    call.blocks = 3;
+    CHECK(contains(refusalOf(rank, *two, call), "leave them 0"));
+    call = right;
+    call.outBytes = 128;
+    CHECK(contains(refusalOf(rank, *two, call), "256 bytes of output"));
+  });
+}
+
+TEST_CASE("a collective of one's own has no place in a collection") {
+  try {
+    (void)dsl::programAlgorithm<OfItsOwn>();
+    FAIL("it was taken");
+  } catch (Error const& error) {
+    CHECK(error.code() == ErrorCode::invalidUsage);
+    CHECK(contains(error.what(), "of_its_own"));
+  }
+}
