@@ -35,9 +35,11 @@ FAMILIES = (
     ("allreduce", "AllReduceDirectCompositions", "AllReduce<C::Schedule, C::Transport, Sum>", "bf16"),
     ("reducescatter", "ReduceCompositions", "ReduceScatter<C::Schedule, C::Transport, Sum>", "bf16"),
     ("reduce", "ReduceCompositions", "Reduce<C::Schedule, C::Transport, Sum>", "bf16"),
+    ("reduce", "ReduceOnlyCompositions", "Reduce<C::Schedule, C::Transport, Sum>", "bf16"),
     ("allgather", "MoveCompositions", "AllGather<C::Schedule, C::Transport>", "std::uint8_t"),
     ("alltoall", "MoveCompositions", "AllToAll<C::Schedule, C::Transport>", "std::uint8_t"),
     ("broadcast", "MoveCompositions", "Broadcast<C::Schedule, C::Transport>", "std::uint8_t"),
+    ("broadcast", "BroadcastOnlyCompositions", "Broadcast<C::Schedule, C::Transport>", "std::uint8_t"),
     ("gather", "MoveCompositions", "Gather<C::Schedule, C::Transport>", "std::uint8_t"),
     ("scatter", "MoveCompositions", "Scatter<C::Schedule, C::Transport>", "std::uint8_t"),
 )

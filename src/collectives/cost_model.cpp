@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "host/format.hpp"
+#include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/host/error.hpp"
 
@@ -81,6 +82,10 @@ class Prediction {
       return exchanges(*carrier, oneExchange(*carrier), 1);
     }
     if (name == "push" && !reduces(query_.collective)) return direct(pushed());
+    if (name == "push" && query_.collective == Collective::reduce) {
+      return exchanges(*carrierByName("memory_wide"), sharesToRoot(), 1) + model_.meetingTime;
+    }
+    if (name == "chain" && query_.collective == Collective::broadcast) return chained();
     if (name == "push_bulk" && !reduces(query_.collective)) return direct(pushed()) + model_.bulkTime;
     if ((name == "pull" || name == "pull_wide") && reduces(query_.collective)) return direct(pulled());
     return std::nullopt;
@@ -128,6 +133,11 @@ class Prediction {
     return {.part = share, .sent = sent, .stored = sent, .local = whole_};
   }
 
+  // To the other ranks that reduce, and the results to the root.
+  Traffic sharesToRoot() const {
+    return {.part = whole_ / std::max(1.0, peers_), .sent = whole_, .stored = whole_, .local = whole_};
+  }
+
   // Stored straight into the peers' outputs.
   Traffic pushed() const {
     auto const toOne = part();
@@ -140,14 +150,15 @@ class Prediction {
 
   // Loaded straight from the peers' inputs. `sent` is what comes in: what is loaded, and what peers store.
   Traffic pulled() const {
-    auto const share = whole_ / n_;
+    bool const rooted = query_.collective == Collective::reduce;  // by all ranks but the root
+    auto const share = whole_ / (rooted ? std::max(1.0, peers_) : n_);
     auto const loaded = share * peers_;
-    bool const scatters = query_.collective == Collective::reduceScatter;
+    bool const gathers = query_.collective == Collective::allReduce;
     return {.part = share,
-            .sent = scatters ? loaded : 2 * loaded,
-            .stored = query_.collective == Collective::allReduce ? loaded
-                      : scatters                                 ? 0
-                                                                 : share,
+            .sent = gathers ? 2 * loaded : loaded,
+            .stored = gathers  ? loaded
+                      : rooted ? share
+                               : 0,
             .local = loaded + share};
   }
 
@@ -185,6 +196,18 @@ class Prediction {
            std::max({links, multiprocessorTime(traffic.stored + traffic.local), memoryTime(traffic)});
   }
 
+  // A meeting, a hop to each further rank until the last has its first piece, and the stream of bytes, which ends so
+  // many pieces later.
+  double chained() const {
+    auto const ranks = static_cast<std::uint32_t>(query_.ranks);
+    auto const blocks = static_cast<std::uint32_t>(query_.blocks);
+    auto const piece = chainPiece(query_.bytes, blocks, ranks, BroadcastOnlyCompositions::At<0>::Transport::piece);
+    auto const pieces = std::max(1.0, std::ceil(whole_ / (static_cast<double>(piece) * query_.blocks)));
+    Traffic const traffic{.part = whole_, .sent = whole_, .stored = whole_, .local = 0};
+    auto const stream = std::max({whole_ / storeRate(), multiprocessorTime(whole_), memoryTime(traffic)});
+    return (1 + peers_) * model_.meetingTime + (1 + std::max(0.0, peers_ - 1) / pieces) * stream;
+  }
+
   std::optional<double> copies() const {
     auto const share = whole_ / n_;
     auto const moved = share * peers_;
@@ -193,6 +216,8 @@ class Prediction {
       case Collective::allToAll:
         return model_.copyCallTime + peers_ * model_.copyTime +
                std::max(moved / model_.copyRate, 2 * share / model_.memoryRate);
+      case Collective::gather:
+        return model_.copyCallTime + model_.copyTime + moved / model_.copyRate;
       case Collective::reduceScatter:
       case Collective::allReduce: {
         auto const times = query_.collective == Collective::allReduce ? 2 : 1;

@@ -33,9 +33,15 @@ std::vector<Range> ranges(Collective collective) {
               {128 * mebi, {"memory", "ll128"}},
               {unlimited, {"copy_engine", "memory"}}};
     case Collective::reduce:
-      return {{8 * kibi, {"ll8", "ll128", "ll16"}}, {256 * kibi, {"ll128", "ll16"}}, {unlimited, {"pull", "memory"}}};
+      return {{8 * kibi, {"ll8", "ll128", "ll16"}},
+              {256 * kibi, {"ll128", "ll16"}},
+              {8 * mebi, {"pull", "memory"}},
+              {unlimited, {"push", "pull", "memory"}}};
     case Collective::broadcast:
-      return {{8 * kibi, {"ll8", "ll128", "ll16"}}, {256 * kibi, {"ll128", "ll16"}}, {unlimited, {"push", "memory"}}};
+      return {{8 * kibi, {"ll8", "ll128", "ll16"}},
+              {256 * kibi, {"ll128", "ll16"}},
+              {32 * mebi, {"push", "memory"}},
+              {unlimited, {"chain", "push", "memory"}}};
     default:
       return {{2 * kibi, {"ll8", "ll128", "ll16"}},
               {2 * mebi, {"ll128", "ll16"}},

@@ -84,8 +84,23 @@ TEST_CASE_TEMPLATE("pulled from symmetric memory", Tr, PeerMemory<1>, PeerMemory
   reduces<Reduce, Pull, Tr>(true);
 }
 
-TEST_CASE_TEMPLATE("all-reduce pushes its results", Tr, MemoryTransport<2>, MemoryTransport<8>) {
+TEST_CASE_TEMPLATE("results are pushed", Tr, MemoryTransport<2>, MemoryTransport<8>) {
   reduces<AllReduce, TwoShotPush, Tr>(false);
+  reduces<Reduce, TwoShotPush, Tr>(true);
+}
+
+using ShortPieces = PeerPieces<4, 128>;
+TEST_CASE_TEMPLATE("from rank to rank", Tr, ShortPieces, PeerPieces<>) {
+  moves<Broadcast, Chain, Tr>(true);
+  // Several pieces of a block, the last ones short, empty for some blocks.
+  for (int ranks : {1, 2, 3, 8}) {
+    checkCollective<Broadcast<Chain, Tr>>({.ranks = ranks,
+                                           .counts = {40000, 8193, 70001},
+                                           .blocks = 2,
+                                           .threads = 64,
+                                           .overlap = true,
+                                           .root = ranks / 2});
+  }
 }
 
 #if !defined(__CUDACC__)
@@ -95,7 +110,9 @@ TEST_CASE("72 ranks") {
   checkCollective<AllToAll<OneExchange, PacketTransport<LL128>>>(rack);
   checkCollective<ReduceScatter<OneExchange, PacketTransport<LL16>, Sum>, BFloat16>(rack);
   checkCollective<Broadcast<Push, PeerMemory<>>>(rack);
+  checkCollective<Broadcast<Chain, PeerPieces<>>>(rack);
   checkCollective<Reduce<Pull, PeerMemory<1>, Sum>, float>(rack);
+  checkCollective<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, float>(rack);
   checkCollective<AllGather<Push, SmallBulk>>(rack);
 }
 #endif

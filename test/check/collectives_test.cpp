@@ -62,11 +62,15 @@ TEST_CASE_TEMPLATE("push", Tr, PeerMemory<2>, SmallBulk) {
   explored<Gather<Push, Tr>>();
 }
 
+using ShortPieces = PeerPieces<4, 128>;
+TEST_CASE("from rank to rank") { explored<Broadcast<Chain, ShortPieces>>(); }
+
 TEST_CASE("pull, and two-shot with pushed results") {
   explored<AllReduce<Pull, PeerMemory<2>, Sum>, BFloat16>();
   explored<ReduceScatter<Pull, PeerMemory<2>, Sum>, BFloat16>();
   explored<Reduce<Pull, PeerMemory<2>, Sum>, BFloat16>();
   explored<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, BFloat16>();
+  explored<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, BFloat16>();
 }
 
 namespace {
@@ -165,6 +169,8 @@ void copyEngines(Rank& rank, std::uint64_t variant) {
   GpuBuffer<float> const in(rank.device, count * ranks);
   GpuBuffer<float> const sums(rank.device, count * ranks);
   GpuBuffer<float> const parts(rank.device, count * ranks);
+  GpuBuffer<float> const whole(rank.device, count * ranks);
+  MemoryWindow const wholeWindow(rank.communicator, whole.data(), whole.bytes());
   MemoryWindow const sumsWindow(rank.communicator, sums.data(), sums.bytes());
   MemoryWindow const partsWindow(rank.communicator, parts.data(), parts.bytes());
   Stream const side(rank.device);
@@ -187,9 +193,18 @@ void copyEngines(Rank& rank, std::uint64_t variant) {
                   .outWindow = &partsWindow.deviceHandle(),
                   .sideStreams = &side};
   startAllToAllCopies(move);
+  // And back: each rank's first part is what the sums were.
+  auto const root = static_cast<int>(variant) % rank.size;
+  KernelCall gather = move;
+  gather.in = parts.data();
+  gather.out = whole.data();
+  gather.root = root;
+  gather.outWindow = &wholeWindow.deviceHandle();
+  startGatherCopies(gather);
   rank.synchronize();
   auto const totals = reduceInRankOrder<float, Sum>(inputs);
   REQUIRE(countDifferent(copyToHost(sums), totals) == 0);
+  if (rank.rank == root) REQUIRE(countDifferent(copyToHost(whole), totals) == 0);
   std::vector<float> expected;
   for (std::size_t r = 0; r < ranks; ++r) {
     auto const first = totals.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rank.rank) * count);

@@ -55,6 +55,9 @@ static_assert(needsInWindow<ReduceScatter<Pull, Direct, Sum>> &&
               !needsInWindow<ReduceScatter<OneExchange, Staged, Sum>>);
 static_assert(needsInWindow<Reduce<Pull, Direct, Sum>> && !needsInWindow<Reduce<OneExchange, Staged, Sum>>);
 static_assert(needsOutWindow<Reduce<Pull, Direct, Sum>> && !needsOutWindow<Reduce<OneExchange, Staged, Sum>>);
+static_assert(needsOutWindow<Reduce<TwoShotPush, Staged, Sum>> && !needsInWindow<Reduce<TwoShotPush, Staged, Sum>>);
+static_assert(needsOutWindow<Broadcast<Chain, PeerPieces<>>> && !needsInWindow<Broadcast<Chain, PeerPieces<>>>);
+static_assert(shapeFor<PeerPieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
 static_assert(needsInWindow<Broadcast<Push, Direct>> && !needsInWindow<Broadcast<OneExchange, Staged>>);
 static_assert(needsOutWindow<Broadcast<Push, Direct>> && !needsOutWindow<Broadcast<OneExchange, Staged>>);
 static_assert(needsOutWindow<AllGather<Push, Direct>> && !needsOutWindow<AllGather<OneExchange, Staged>>);

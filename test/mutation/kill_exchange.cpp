@@ -44,7 +44,30 @@ TEST_CASE("no epilogue is asked for an index past the end") {
                        Reduce<OneExchange, PacketTransport<LL128>, Sum>>();
 }
 
+// A call without elements ends before the peer has made it.
+TEST_CASE("no elements") {
+  using Collective = AllGather<OneExchange, Fours>;
+  everySchedule(
+      2,
+      [](Rank& rank) {
+        Team const team(rank.communicator, Collective::requirement(2, 1, 32));
+        GpuBuffer<std::uint8_t> const in(rank.device, 16), out(rank.device, 32);
+        for (int turn = 0; turn < 2; ++turn) {
+          if (turn == rank.rank) {
+            launch(rank.stream, {.blocks = 1, .threads = 32}, CollectiveKernel<Collective, std::uint8_t>{}, in.data(),
+                   out.data(), 0u, 0, team.deviceHandle());
+            rank.communicator.synchronize(rank.stream);
+          }
+          rank.communicator.bootstrap()->barrier();
+        }
+      },
+      1);
+}
+
 TEST_CASE("results are pushed") {
   explored<AllReduce<TwoShotPush, Stage, Sum>, float>(rounds);
   explored<AllReduce<TwoShotPush, Stage, Sum>, BFloat16>(shifted);
+  explored<Reduce<TwoShotPush, Stage, Sum>, float>(rounds);
+  explored<Reduce<TwoShotPush, Stage, Sum>, BFloat16>(shifted);
+  explored<Reduce<TwoShotPush, Stage, Sum>, float>(alone, 1);
 }

@@ -7,6 +7,8 @@
 //   memory memory_wide    one exchange through the stage, with more or fewer payloads a thread
 //   push push_bulk        straight into the peers' outputs, which are symmetric, by stores or bulk copies
 //   pull pull_wide        straight from the peers' inputs, which are symmetric
+//   chain                 broadcast from rank to rank in pieces, into symmetric outputs
+//   push (of a reduce)    contributions through the stage, results straight into the root's output, which is symmetric
 //   nvls_packet           packets that the switch hands to all
 //   nvls nvls_zero_copy   the switch reads and writes symmetric buffers
 //   nvls_warp_pipeline nvls_block_pipeline   the switch reduces in the workspaces, while other threads copy
@@ -34,6 +36,10 @@ using ReduceCompositions = CompositionList<
     Composition<"ll128", OneExchange, PacketTransport<LL128>>, Composition<"memory", OneExchange, MemoryTransport<4>>,
     Composition<"memory_wide", OneExchange, MemoryTransport<8>>, Composition<"pull", Pull, PeerMemory<1>>,
     Composition<"pull_wide", Pull, PeerMemory<2>>>;
+
+// Of one collective only.
+using BroadcastOnlyCompositions = CompositionList<Composition<"chain", Chain, PeerPieces<>>>;
+using ReduceOnlyCompositions = CompositionList<Composition<"push", TwoShotPush, MemoryTransport<8>>>;
 
 // All-reduce without copies; those with copies are in tuning.hpp.
 using AllReduceDirectCompositions =
@@ -82,6 +88,8 @@ struct LaunchHabit<PeerMemory<Unroll>> {
   static constexpr std::uint32_t largestThreads = 512;
   static constexpr std::uint32_t largestBlocks = 132;
 };
+template <unsigned Unroll, unsigned Piece>
+struct LaunchHabit<PeerPieces<Unroll, Piece>> : LaunchHabit<PeerMemory<Unroll>> {};
 // Few threads keep the switch busy. None of these figures is measured.
 template <unsigned Unroll>
 struct LaunchHabit<SwitchMemory<Unroll>> {

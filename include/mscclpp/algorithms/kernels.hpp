@@ -121,6 +121,10 @@ MSCCLPP_DEVICE void invoke(Broadcast<S, Tr, R> const& call, B const& blocks, Dir
   call(blocks, with.symmetricIn(with.count), with.symmetricOut(with.count), with.root);
 }
 template <class Tr, int R, BlockSet B, class T>
+MSCCLPP_DEVICE void invoke(Broadcast<Chain, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
+  call(blocks, with.inPart(), with.symmetricOut(with.count), with.root);
+}
+template <class Tr, int R, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(Scatter<Push, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.in, with.symmetricOut(with.count), with.root);
 }
@@ -131,6 +135,11 @@ MSCCLPP_DEVICE void invoke(Gather<Push, Tr, R> const& call, B const& blocks, Dir
 template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(Reduce<S, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.symmetricIn(with.count), with.symmetricOut(with.count), with.root);
+}
+template <class Tr, class Op, int R, class A, BlockSet B, class T>
+MSCCLPP_DEVICE void invoke(Reduce<TwoShotPush, Tr, Op, R, A> const& call, B const& blocks,
+                           DirectOperands<T> const& with) {
+  call(blocks, with.inPart(), with.symmetricOut(with.count), with.root);
 }
 
 }  // namespace impl
@@ -149,9 +158,9 @@ inline constexpr bool needsInWindow<ReduceScatter<S, Tr, Op, R, A>> = DirectTran
 template <class S, class Tr, class Op, int R, class A>
 inline constexpr bool needsInWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
 template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsOutWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
+inline constexpr bool needsOutWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr> || std::same_as<S, TwoShotPush>;
 template <class S, class Tr, int R>
-inline constexpr bool needsInWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr>;
+inline constexpr bool needsInWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr> && !std::same_as<S, Chain>;
 template <class S, class Tr, int R>
 inline constexpr bool needsOutWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr>;
 template <class S, class Tr, int R>

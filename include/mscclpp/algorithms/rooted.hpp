@@ -15,14 +15,21 @@
 // or reduce's) is not touched and may be null. `in` and `out` may be the same for Broadcast and Reduce, and the own
 // part for Scatter and Gather; but a symmetric output of Scatter is no part of the input. Any count and alignment.
 //
-// With Switch the root stores once for all, and reductions are the switch's work. With Push every rank but the root
-// reads its share of the root's input and stores it to all, so that no link carries more than the message once. With
-// Pull every rank reduces its share and stores it to the root.
+// With Switch the root stores once for all, and reductions are the switch's work. The others let no link carry more
+// than the message once. Broadcast: with Push every rank but the root reads its share of the root's input and stores it
+// to all; with Chain the message goes from rank to rank in pieces, and `in` needs no symmetric memory. Reduce: every
+// rank but the root reduces a share and stores it to the root; with Pull it reads the others' inputs, with TwoShotPush
+// they store theirs into its workspace, and `in` needs no symmetric memory.
+//
+//   Broadcast<Chain, PeerPieces<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
+//   Reduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
 #pragma once
 
 #include <type_traits>
 
+#include "mscclpp/algorithms/allreduce/two_shot_push.hpp"
 #include "mscclpp/algorithms/requirements.hpp"
+#include "mscclpp/algorithms/schedule/chain.hpp"
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
 #include "mscclpp/algorithms/schedule/plans.hpp"
 #include "mscclpp/algorithms/schedule/pull.hpp"
@@ -51,6 +58,18 @@ class Broadcast : public RowPerRank<Tr> {
         team_, blocks, BroadcastPlan<T>{{in.data, in.count}, {out.data, out.count}, team_.rank, root});
   }
 
+  template <BlockSet B, class In, class T>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, SymmetricView<T> const& out,
+                                                              int root) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "Broadcast: input and output have the same element type");
+    requireTeamSize(team_, Ranks);
+    requireRoot(team_, root);
+    out.check(team_.watch, team_.size);
+    requireSameCount(team_, in.count, out.count());
+    requireAligned<T>(team_, in.data, out.at(team_.rank));
+    Schedule::template broadcast<Tr>(team_, blocks, View<T const>{in.data, in.count}, out, root);
+  }
+
   template <BlockSet B, class T>
   requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, SymmetricView<T> const& in,
                                                               SymmetricView<T> const& out, int root) const {
@@ -61,9 +80,7 @@ class Broadcast : public RowPerRank<Tr> {
     requireSameCount(team_, in.count(), out.count());
     requireAligned<T>(team_, in.at(team_.rank), out.at(team_.rank));
     if constexpr (Schedule::relays) {
-      auto const relays = team_.size > 1 ? static_cast<unsigned>(team_.size - 1) : 1u;
-      auto const place = static_cast<unsigned>((team_.rank - root - 1 + team_.size) % team_.size);
-      auto const share = place < relays ? shareOf<T>(in.count(), relays, place) : Share{0, 0};
+      auto const share = shareBesideRoot<T>(in.count(), team_.size, team_.rank, root);
       Schedule::template run<Tr, Ranks>(team_, blocks, Relayed<T>{in, out, share, root});
     } else {
       Schedule::template run<Tr, Ranks>(team_, blocks, Announced<T>{in, out, root, team_.rank == root});
@@ -235,8 +252,22 @@ class Reduce : public RowPerRank<Tr> {
     out.check(team_.watch, team_.size);
     requireSameCount(team_, in.count(), out.count());
     requireAligned<T>(team_, in.at(team_.rank), out.at(team_.rank));
-    auto const share = shareOf<T>(in.count(), static_cast<unsigned>(team_.size), static_cast<unsigned>(team_.rank));
+    auto const share = std::same_as<Schedule, Pull> ? shareBesideRoot<T>(in.count(), team_.size, team_.rank, root)
+                                                    : shareOf<T>(in.count(), static_cast<unsigned>(team_.size),
+                                                                 static_cast<unsigned>(team_.rank));
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, share, root}, epilogue);
+  }
+
+  template <BlockSet B, class In, class T, class Epilogue = Identity>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in,
+                                                               SymmetricView<T> const& out, int root,
+                                                               Epilogue const& epilogue = {}) const {
+    check<In, T>(root);
+    out.check(team_.watch, team_.size);
+    requireSameCount(team_, in.count, out.count());
+    requireAligned<T>(team_, in.data, out.at(team_.rank));
+    Schedule::template reduce<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, root,
+                                                         epilogue);
   }
 
  private:

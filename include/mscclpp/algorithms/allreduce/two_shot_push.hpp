@@ -18,8 +18,9 @@ inline namespace MSCCLPP_BACKEND {
 
 namespace impl {
 
-// Each rank reduces one share of everybody's input and stores it into all ranks' outputs.
-template <class T>
+// Each rank reduces one share of everybody's input and stores it into all ranks' outputs. `ToRoot`: each but the root,
+// into the root's output.
+template <class T, bool ToRoot = false>
 struct SharePlan {
   using Element = T;
   static constexpr bool equal = false;
@@ -30,20 +31,22 @@ struct SharePlan {
   SymmetricView<T> const& out;
   int rank;
   int ranks;
+  int root = 0;
 
   MSCCLPP_DEVICE Share share(int ofRank) const {
+    if constexpr (ToRoot) return shareBesideRoot<T>(in.count, ranks, ofRank, root);
     return shareOf<T>(in.count, static_cast<unsigned>(ranks), static_cast<unsigned>(ofRank));
   }
-  MSCCLPP_DEVICE std::size_t largest() const { return share(0).count; }
+  MSCCLPP_DEVICE std::size_t largest() const { return share(ToRoot ? (root + 1) % ranks : 0).count; }
   MSCCLPP_DEVICE View<T const> send(int peer) const {
     auto const part = share(peer);
     return {in.data + part.first, part.count};
   }
   MSCCLPP_DEVICE View<T const> own() const { return send(rank); }
-  MSCCLPP_DEVICE int results() const { return ranks; }
+  MSCCLPP_DEVICE int results() const { return ToRoot ? 1 : ranks; }
   MSCCLPP_DEVICE View<T> result(int ofRank) const {
     auto const part = share(rank);
-    return {out.at(ofRank) + part.first, part.count};
+    return {out.at(ToRoot ? root : ofRank) + part.first, part.count};
   }
   MSCCLPP_DEVICE std::uint64_t firstElement() const { return share(rank).first; }
 };
@@ -60,6 +63,14 @@ struct TwoShotPush {
     int const ranks = Ranks != 0 ? Ranks : team.size;
     OneExchange::template reduceParts<Tr, R, Ranks>(team, blocks, impl::SharePlan<T>{in, out, team.rank, ranks},
                                                     epilogue);
+  }
+
+  template <class Tr, class R, int Ranks, BlockSet B, class T, class Epilogue>
+  MSCCLPP_DEVICE static void reduce(DeviceTeam const& team, B const& blocks, View<T const> in,
+                                    SymmetricView<T> const& out, int root, Epilogue const& epilogue) {
+    int const ranks = Ranks != 0 ? Ranks : team.size;
+    using Plan = impl::SharePlan<T, true>;
+    OneExchange::template reduceParts<Tr, R, Ranks>(team, blocks, Plan{in, out, team.rank, ranks, root}, epilogue);
   }
 };
 

@@ -22,4 +22,12 @@ MSCCLPP_HOST_DEVICE constexpr Share shareOf(std::uint64_t count, unsigned ranks,
   return {first, minimum<std::uint64_t>(each, count - first)};
 }
 
+// The same for all ranks but the root, which has nothing to do where there are others.
+template <class T>
+MSCCLPP_HOST_DEVICE constexpr Share shareBesideRoot(std::uint64_t count, int ranks, int rank, int root) {
+  auto const others = ranks > 1 ? static_cast<unsigned>(ranks - 1) : 1u;
+  auto const place = static_cast<unsigned>((rank - root - 1 + ranks) % ranks);
+  return place < others ? shareOf<T>(count, others, place) : Share{0, 0};
+}
+
 }  // namespace mscclpp

@@ -20,7 +20,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-// ---- all-gather and all-to-all
+// ---- all-gather, all-to-all, gather
 // ---------------------------------------------------------------------------------------
 
 struct MeetKernel {
@@ -66,6 +66,14 @@ inline void startAllToAllCopies(KernelCall const& call) {
   copyParts(call, [&](int peer) {
     return static_cast<std::byte const*>(call.in) + call.count * static_cast<std::size_t>(peer);
   });
+}
+
+// All copies end at the root, so there is nothing to order them by.
+inline void startGatherCopies(KernelCall const& call) {
+  auto* const to = outputOf(call, call.root, call.count * static_cast<std::size_t>(call.team.rank));
+  meet(call, call.stream);
+  if (to != call.in) call.stream.copy(to, call.in, call.count);
+  meet(call, call.stream);
 }
 
 // ---- reduce-scatter and all-reduce

@@ -8,6 +8,7 @@ void enterMoves(KernelTable& table) {
   addMoves(table);
   addMoveCopies(table, Collective::allGather, &startAllGatherCopies);
   addMoveCopies(table, Collective::allToAll, &startAllToAllCopies);
+  addMoveCopies(table, Collective::gather, &startGatherCopies);
 }
 
 }  // namespace MSCCLPP_BACKEND

@@ -66,6 +66,13 @@ void addMoves(KernelTable& table) {
     add<Scatter<S, Tr, Ranks>, C, T>(table, Collective::scatter, none, Ranks);
     add<Gather<S, Tr, Ranks>, C, T>(table, Collective::gather, none, Ranks);
   });
+  // A rank has one successor, however many there are.
+  if constexpr (Ranks == 0) {
+    BroadcastOnlyCompositions::forEach([&]<class C>() {
+      add<Broadcast<typename C::Schedule, typename C::Transport>, C, std::uint8_t>(table, Collective::broadcast,
+                                                                                   ReduceOp::none, Ranks);
+    });
+  }
 }
 
 template <class T, class Op, int Ranks = 0>
@@ -76,6 +83,10 @@ void addReductions(KernelTable& table) {
     constexpr bool direct = std::same_as<S, Pull>;
     add<ReduceScatter<S, Tr, Op, Ranks>, C, T>(table, Collective::reduceScatter, reduceOpOf<Op>(), Ranks);
     add<Reduce<S, Tr, Op, Ranks>, C, T, direct>(table, Collective::reduce, reduceOpOf<Op>(), Ranks);
+  });
+  ReduceOnlyCompositions::forEach([&]<class C>() {
+    add<Reduce<typename C::Schedule, typename C::Transport, Op, Ranks>, C, T, true>(table, Collective::reduce,
+                                                                                    reduceOpOf<Op>(), Ranks);
   });
   AllReduceDirectCompositions::forEach([&]<class C>() {
     add<AllReduce<typename C::Schedule, typename C::Transport, Op, Ranks>, C, T, true>(table, Collective::allReduce,

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From rank to rank, in pieces: each rank stores what has come into its own output into the next rank's, while the rest
+// is still on its way. Every link carries the message once; the time until the last rank has its first piece grows with
+// the team. Called through Broadcast<Chain, PeerPieces<>>.
+//
+// Block b moves pieces b, b + blocks, ... on every rank, so it waits for block b of its neighbour only, and each of its
+// pieces is a round: the epochs of the call's pieces follow each other, and a signal tells how many have come. All
+// ranks meet at the begin, when everybody's output is free, and none waits at the end: a rank returns when its last
+// piece has come and gone on. Costs a meeting and a signal for each piece.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/algorithms/transport/peer_pieces.hpp"
+#include "mscclpp/device/barrier.hpp"
+#include "mscclpp/device/bits.hpp"
+#include "mscclpp/device/copy.hpp"
+#include "mscclpp/device/epoch.hpp"
+#include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/symmetric_view.hpp"
+#include "mscclpp/device/view.hpp"
+
+namespace mscclpp {
+
+// Bytes of a piece, a multiple of 128, at most `most`: so short that the chain is full in a sixteenth of the time.
+MSCCLPP_HOST_DEVICE constexpr std::uint32_t chainPiece(std::uint64_t bytes, std::uint32_t blocks, std::uint32_t ranks,
+                                                       std::uint32_t most) {
+  auto const least = minimum<std::uint32_t>(most, 8192);
+  auto const pieces = std::uint64_t{blocks} * 16 * (ranks > 3 ? ranks - 2 : 1);
+  auto const wanted = ceilDiv<std::uint64_t>(ceilDiv<std::uint64_t>(bytes, pieces), 128) * 128;
+  return wanted < least ? least : static_cast<std::uint32_t>(minimum<std::uint64_t>(wanted, most));
+}
+
+inline namespace MSCCLPP_BACKEND {
+
+struct Chain {
+  // The root's `in` becomes everybody's `out`; the others' is not touched.
+  template <DirectTransport Tr, BlockSet B, class T>
+  MSCCLPP_DEVICE static void broadcast(DeviceTeam const& team, B const& blocks, View<T const> const& in,
+                                       SymmetricView<T> const& out, int root) {
+    if (out.count() == 0) return;
+    Pieces const pieces(out.own().bytes(), blocks, team.size, Tr::piece);
+    auto const first = readEpoch(team, blocks) + 1;
+    publishPhase(team, blocks, 0, first);
+    commitEpoch(team, blocks, first + pieces.count() - 1);
+    awaitPhase(team, blocks, 0, first);
+
+    int const place = (team.rank - root + team.size) % team.size;
+    bool const receives = place != 0;
+    bool const sends = place != team.size - 1;
+    int const next = team.peerAt(1, team.size);
+    int const previous = team.peerAt(team.size - 1, team.size);
+    auto const group = blocks.block();
+    auto* const own = reinterpret_cast<std::byte*>(out.at(team.rank));
+    auto* const theirs = reinterpret_cast<std::byte*>(out.at(next));
+    auto const* const from = receives ? own : reinterpret_cast<std::byte const*>(in.data);
+    for (std::uint64_t piece = 0; piece < pieces.count(); ++piece) {
+      auto const at = pieces.first(piece);
+      auto const bytes = pieces.bytes(piece);
+      if (receives) awaitPiece(team, blocks, previous, first + piece);
+      if (sends) {
+        copy(group, theirs + at, from + at, bytes);
+        group.sync();
+        if (group.rank() == 0) {
+          store<Order::release, Scope::system>(team.signal(next, pieceCame, blocks.blockRank(), team.rank),
+                                               first + piece);
+        }
+      }
+      // Behind the signal: nobody waits for it.
+      if (!receives && own != from) copy(group, own + at, from + at, bytes);
+    }
+  }
+
+ private:
+  static constexpr unsigned pieceCame = 1;  // of the phases; its word holds the epoch of the newest piece
+
+  // A message in pieces that the blocks take in turn: all have as many, the last of them shorter or empty.
+  class Pieces {
+   public:
+    template <BlockSet B>
+    MSCCLPP_DEVICE Pieces(std::uint64_t bytes, B const& blocks, int ranks, std::uint32_t most)
+        : bytes_(bytes),
+          piece_(chainPiece(bytes, blocks.blockCount(), static_cast<std::uint32_t>(ranks), most)),
+          blocks_(blocks.blockCount()),
+          block_(blocks.blockRank()) {}
+
+    MSCCLPP_DEVICE std::uint64_t count() const {
+      return ceilDiv<std::uint64_t>(bytes_, std::uint64_t{piece_} * blocks_);
+    }
+    MSCCLPP_DEVICE std::uint64_t first(std::uint64_t number) const {
+      return minimum<std::uint64_t>((number * blocks_ + block_) * piece_, bytes_);
+    }
+    MSCCLPP_DEVICE std::uint64_t bytes(std::uint64_t number) const {
+      return minimum<std::uint64_t>(bytes_ - first(number), piece_);
+    }
+
+   private:
+    std::uint64_t bytes_;
+    std::uint32_t piece_;
+    std::uint32_t blocks_;
+    std::uint32_t block_;
+  };
+
+  template <BlockSet B>
+  MSCCLPP_DEVICE static void awaitPiece(DeviceTeam const& team, B const& blocks, int previous, std::uint64_t epoch) {
+    if (blocks.block().rank() == 0) {
+      auto const* const word = team.signal(team.rank, pieceCame, blocks.blockRank(), previous);
+      poll(team.watch, {layout::WaitKind::teamSignal, previous, pieceCame, epoch}, [&](std::uint64_t& seen) {
+        seen = load<Order::acquire, Scope::system>(word);
+        return seen >= epoch;
+      });
+    }
+    blocks.block().sync();
+  }
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp
