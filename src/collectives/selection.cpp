@@ -35,12 +35,13 @@ std::vector<Range> ranges(Collective collective) {
     case Collective::reduce:
       return {{8 * kibi, {"ll8", "ll128", "ll16"}},
               {256 * kibi, {"ll128", "ll16"}},
-              {8 * mebi, {"pull", "memory"}},
+              {512 * mebi, {"pull", "memory"}},
               {unlimited, {"push", "pull", "memory"}}};
     case Collective::broadcast:
       return {{8 * kibi, {"ll8", "ll128", "ll16"}},
               {256 * kibi, {"ll128", "ll16"}},
-              {32 * mebi, {"push", "memory"}},
+              {8 * mebi, {"push", "memory"}},
+              {128 * mebi, {"push_bulk", "push", "memory"}},
               {unlimited, {"chain", "push", "memory"}}};
     default:
       return {{2 * kibi, {"ll8", "ll128", "ll16"}},

@@ -161,7 +161,7 @@ TEST_CASE("what the model does not know has no prediction") {
   CHECK_FALSE(predict(roundModel(), {4, Collective::allReduce, "somebody's", 1024, 1, 32}));
   CHECK_FALSE(predict(roundModel(), {4, Collective::allReduce, "push", 1024, 1, 32}));
   CHECK_FALSE(predict(roundModel(), {4, Collective::allGather, "pull", 1024, 1, 32}));
-  CHECK_FALSE(predict(roundModel(), {4, Collective::gather, "copy_engine", 1024, 1, 32}));
+  CHECK_FALSE(predict(roundModel(), {4, Collective::scatter, "copy_engine", 1024, 1, 32}));
   CHECK_FALSE(predict(roundModel(), {4, Collective::sendRecv, "memory", 1024, 1, 32}));
   CHECK_FALSE(predict(roundModel(), {4, Collective::barrier, "ll16", 0, 1, 32}));
 }
