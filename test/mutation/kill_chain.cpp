@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Broadcast from rank to rank, alone and between collectives that use the same workspace.
+#include <algorithm>
+#include <vector>
+
 #include "explored_collective.hpp"
 
 using namespace mscclpp_test;
@@ -17,6 +20,7 @@ CollectiveCase const whole{.ranks = 2, .counts = {1024, 0, 512}, .blocks = 2, .t
 CollectiveCase const shifted{.ranks = 3, .counts = {700}, .blocks = 1, .threads = 40, .inPlace = true, .offset = 1};
 
 static_assert(chainPiece(1, 1, 2, 65536) == 8192);
+static_assert(chainPiece(1, 1, 2, 128) == 128);
 static_assert(chainPiece(std::uint64_t{1} << 40, 132, 4, 65536) == 65536);
 static_assert(chainPiece(std::uint64_t{1} << 40, 132, 4, 128) == 128);
 static_assert(chainPiece(132 * 16 * 2 * 16384, 132, 4, 65536) == 16384);
@@ -76,6 +80,35 @@ TEST_CASE("between packets") {
       });
     }
   }
+}
+
+// Pieces past the end: what lies there differs from rank to rank.
+struct ShortKernel {
+  MSCCLPP_DEVICE void operator()(std::uint8_t const* in, std::size_t count, DeviceTeam const& team,
+                                 layout::WindowHandle const& window) const {
+    Chained{team}(thisGrid(), View{in, count}, SymmetricView<std::uint8_t>(window, 0, count), 0);
+  }
+};
+
+TEST_CASE("nothing behind the end") {
+  everySchedule(
+      2,
+      [](Rank& rank) {
+        constexpr std::size_t count = 5, room = 1024;
+        Team const team(rank.communicator, Chained::requirement(2, 3, 32));
+        GpuBuffer<std::uint8_t> const in(rank.device, room), out(rank.device, room);
+        MemoryWindow const window(rank.communicator, out.data(), out.bytes());
+        in.fill(7);
+        out.fill(static_cast<std::uint8_t>(10 + rank.rank));
+        rank.communicator.bootstrap()->barrier();
+        launch(rank.stream, {.blocks = 3, .threads = 32}, ShortKernel{}, in.data(), count, team.deviceHandle(),
+               window.deviceHandle());
+        rank.synchronize();
+        std::vector<std::uint8_t> expected(room, static_cast<std::uint8_t>(10 + rank.rank));
+        std::fill_n(expected.begin(), count, std::uint8_t{7});
+        CHECK(countDifferent(copyToHost(out), expected) == 0);
+      },
+      1);
 }
 
 // A kernel without elements may not end before the one ahead of it: the one behind it waits for no other.
