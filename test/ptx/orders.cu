@@ -60,11 +60,11 @@ __global__ void storeLL128(std::byte* slot, std::uint32_t word) {
 
 // ptx: loadLL8 : ld\.relaxed\.sys\.global\.v2\.b32
 // ptx-not: loadLL8 : ld\.global
-__global__ void loadLL8(std::byte const* slot, std::uint32_t* out) { out[0] = LL8::load(slot, true).w[0]; }
+__global__ void loadLL8(std::byte const* slot, std::uint32_t* out) { out[0] = LL8::load(slot).w[0]; }
 
 // ptx: loadLL16 : ld\.relaxed\.sys\.global\.v4\.b32
 // ptx-not: loadLL16 : ld\.global
-__global__ void loadLL16(std::byte const* slot, std::uint32_t* out) { out[0] = LL16::load(slot, true).w[0]; }
+__global__ void loadLL16(std::byte const* slot, std::uint32_t* out) { out[0] = LL16::load(slot).w[0]; }
 
 // ptx: fenceKernel : fence\.acq_rel\.sys
 // ptx: fenceKernel : fence\.sc\.gpu
