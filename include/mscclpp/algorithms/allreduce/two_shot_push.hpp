@@ -5,6 +5,8 @@
 //
 // 2(n-1)/n of the message leaves each rank, as stores only; one meeting a round and one at the end. For the largest
 // messages. The epilogue runs once for each element, on the rank that reduces it.
+//
+// Reduce the same way: the root has no share, gets the results of the others, and no link carries more than the message.
 #pragma once
 
 #include <cstdint>
