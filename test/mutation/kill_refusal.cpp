@@ -291,6 +291,13 @@ TEST_CASE("blocks that are refused count their reports together") {
   });
 }
 
+TEST_CASE("a switch that the team has no addresses of") {
+  using Handed = AllReduce<OneShot, SwitchPackets<LL8>, Sum>;
+  auto const text = refusal<Handed>({.need = packets});
+  INFO(text);
+  CHECK(contains(text, "multicast"));
+}
+
 TEST_CASE("workspaces of a collective") {
   CHECK(contains(refusal<Packets>({.need = lines}), "workspace"));
   CHECK(contains(refusal<Lines>({.need = packets}), "workspace"));
