@@ -20,3 +20,12 @@ TEST_CASE("all-gather and broadcast") {
   explored<AllGather<Switch, Memory>, std::uint8_t>(inPlace, 1);
   explored<Broadcast<Switch, Memory>, std::uint8_t>(ragged, 1);
 }
+
+// Packets that the switch hands to all: several rounds with a ragged end, fewer elements than threads.
+TEST_CASE("packets to all") {
+  using Packets = SwitchPackets<LL8>;
+  CollectiveCase const rounds{
+      .ranks = 3, .counts = {700, 5}, .blocks = 2, .threads = 32, .regionBytes = 1536, .root = 1};
+  explored<AllGather<OneExchange, Packets>>(rounds);
+  explored<Broadcast<OneExchange, Packets>>(rounds);
+}
