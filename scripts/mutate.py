@@ -53,10 +53,11 @@ LEFT_OUT = {"algorithms/tuning.hpp", "device/number.hpp", "device/number_codec.h
 PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_channel", "mutation_kill_packet",
             "mutation_kill_memory", "mutation_kill_one_shot", "mutation_kill_two_shot", "mutation_kill_refusal",
             "mutation_kill_arithmetic", "mutation_kill_exchange", "mutation_kill_direct", "mutation_kill_messages",
-            "mutation_kill_chain", "mutation_kill_port", "mutation_kill_hierarchical", "mutation_kill_catalogue", "mutation_kill_switch_channel",
-            "mutation_kill_switch", "mutation_kill_switch_reduce", "mutation_kill_switch_pipeline", "test_device_copy",
-            "test_device_bulk_copy", "test_device_port_channel")
-FIRST = (("chain.hpp", "mutation_kill_chain"), ("device/port_channel.hpp require", "test_device_port_channel"), ("device/port_channel", "mutation_kill_port"),
+            "mutation_kill_chain", "mutation_kill_port", "mutation_kill_hierarchical", "mutation_kill_catalogue",
+            "mutation_kill_switch_channel", "mutation_kill_switch", "mutation_kill_switch_reduce",
+            "mutation_kill_switch_pipeline", "test_device_copy", "test_device_bulk_copy", "test_device_port_channel")
+FIRST = (("chain.hpp", "mutation_kill_chain"), ("device/port_channel.hpp require", "test_device_port_channel"),
+         ("device/port_channel", "mutation_kill_port"),
          ("device/fifo", "mutation_kill_port"), ("hierarchical", "mutation_kill_hierarchical"),
          ("catalogue", "mutation_kill_catalogue"), ("composition", "mutation_kill_catalogue"),
          ("algorithms/kernels", "mutation_kill_catalogue"), ("device_syncer", "mutation_kill_barrier"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/dsl/execution_plan.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -28,6 +29,8 @@ ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), ve
   for (int rank = 0; rank < program_.size(); ++rank) {
     for (auto const& block : program_.ranks[static_cast<std::size_t>(rank)].blocks) {
       for (auto const& step : block.steps) {
+        bool const known = std::find(reductions_.begin(), reductions_.end(), step.reduce) != reductions_.end();
+        if (step.sources.size() > 1 && !known) reductions_.push_back(step.reduce);
         for (auto const* operands : {&step.sources, &step.targets}) {
           for (auto const& chunks : *operands) {
             auto const buffer = program_.canonical(chunks).buffer;
@@ -51,8 +54,7 @@ std::string ExecutionPlan::refusal(int rank, PlanExecution const& call) const {
   if (call.inBytes % (slices(collective.inputSlices()) * bytesOf(call.type)) != 0 || call.outBytes != outBytes) {
     return fmt::format(
         "{} bytes of input and {} of output, of {} each, do not fit: an input of that size goes with {} bytes of "
-        "output, "
-        "and both are whole elements for each rank",
+        "output, and both are whole elements for each rank",
         call.inBytes, call.outBytes, nameOf(call.type), outBytes);
   }
   auto const judged = collective.kind == CollectiveKind::allGather ? call.outBytes : call.inBytes;
@@ -65,18 +67,11 @@ std::string ExecutionPlan::refusal(int rank, PlanExecution const& call) const {
         message, wholeMessage_);
   }
   auto const kind = kindOf(call.op);
-  for (auto const& each : program_.ranks) {
-    for (auto const& block : each.blocks) {
-      for (auto const& step : block.steps) {
-        if (step.sources.size() < 2) continue;
-        if (step.reduce == ReduceKind::asCalled && call.op == ReduceOp::none) {
-          return "it reduces; name the operation";
-        }
-        if (step.reduce == ReduceKind::asCalled || step.reduce == kind) continue;
-        return fmt::format("it reduces by {}, the call asks for {}; ask for {}", nameOf(step.reduce), nameOf(call.op),
-                           nameOf(step.reduce));
-      }
-    }
+  for (auto const reduction : reductions_) {
+    if (reduction == ReduceKind::asCalled && call.op == ReduceOp::none) return "it reduces; name the operation";
+    if (reduction == ReduceKind::asCalled || reduction == kind) continue;
+    return fmt::format("it reduces by {}, the call asks for {}; ask for {}", nameOf(reduction), nameOf(call.op),
+                       nameOf(reduction));
   }
   if (call.op == ReduceOp::avg && !verdict_.canAverage) {
     return "it cannot average: one of its steps makes now a part of a result, now all of it; ask for sum";

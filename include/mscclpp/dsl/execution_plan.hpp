@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "mscclpp/collectives/data_type.hpp"
 #include "mscclpp/dsl/plan_context.hpp"
@@ -50,7 +51,8 @@ class ExecutionPlan {
   Program program_;
   Verdict verdict_;
   bool remote_[2]{};
-  std::uint64_t wholeMessage_ = 16;  // where chunks must be equally long: what messages are multiples of
+  std::vector<ReduceKind> reductions_;  // that its steps carry out, each once
+  std::uint64_t wholeMessage_ = 16;     // where chunks must be equally long: what messages are multiples of
 };
 
 class PlanExecutor {
