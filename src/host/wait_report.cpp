@@ -73,6 +73,9 @@ std::string refused(layout::WaitReport const& report) {
     case Misuse::triggerMemory:
       return fmt::format("memory id {} for the port channel to rank {}: ids are 0 to {}", report.seen, report.peer,
                          report.expected);
+    case Misuse::planBytes:
+      return fmt::format("a message of {} bytes: the program's context was made for at most {}", report.seen,
+                         report.expected);
   }
   return fmt::format("misuse number {} (limit {}, given {})", report.channel, report.expected, report.seen);
 }

@@ -52,6 +52,30 @@ TEST_CASE("small messages get few threads") {
     CHECK(oneShot.launchShape(1024).threads == 4 * 32);
     CHECK(oneShot.launchShape(1025).threads == 5 * 32);
     CHECK(oneShot.launchShape(1025).blocks == oneShot.launchShape().blocks);
+    // Four chunks of a message; steps get threads of their own while all are a few warps.
+    auto const twoShot = dsl::makeContext<TwoShotPackets<4>>(rank.communicator, 1 << 20);
+    CHECK(twoShot.launchShape(0).threads == 4 * 32);
+    CHECK(twoShot.launchShape(4096).threads == 4 * 32);
+    CHECK(twoShot.launchShape(8192).threads == 8 * 32);
+    CHECK(twoShot.launchShape(1 << 20).threads == 1024);
+  });
+}
+
+TEST_CASE("a message longer than its context is refused by the kernel") {
+  if (!canRun(2)) return;
+  forEachRank(2, [](Rank& rank) {
+    using P = TwoShotPackets<2>;
+    auto const context = dsl::makeContext<P>(rank.communicator, 64);
+    GpuBuffer<float> const data(rank.device, 17);
+    std::string refusal;
+    try {
+      launch(rank.stream, context.launchShape(), dsl::Kernel<P, float>{}, data.data(), data.data(), data.size(),
+             context.deviceHandle(), layout::WindowHandle{}, layout::WindowHandle{});
+      rank.communicator.synchronize(rank.stream);
+    } catch (Error const& error) {
+      refusal = error.what();
+    }
+    CHECK(refusal.find("a message of 68 bytes: the program's context was made for at most 64") != std::string::npos);
   });
 }
 

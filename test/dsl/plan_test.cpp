@@ -90,7 +90,7 @@ TEST_CASE("calls that do not fit are refused") {
   for (auto& rank : reduce.ranks) {
     for (auto& step : rank.blocks[0].steps) step.reduce = dsl::ReduceKind::min;
   }
-  dsl::ExecutionPlan const minimum(reduce);
+  dsl::ExecutionPlan const minimum(reduce), scratch(asPlan<ScratchAllToAll<2>>());
   forEachRank(2, [&](Rank& rank) {
     dsl::PlanExecutor const executor(rank.communicator, plan, 1024);
     dsl::PlanExecutor const minimumExecutor(rank.communicator, minimum, 1024);
@@ -117,13 +117,20 @@ TEST_CASE("calls that do not fit are refused") {
          "at most 1024");
     says(refusal(minimumExecutor, {.in = x, .out = x, .inBytes = 256, .outBytes = 256}),
          "reduces by min, the call asks for sum");
-    std::string tooLong;
-    try {
-      dsl::PlanExecutor const any(rank.communicator, plan, std::uint64_t{1} << 40);
-    } catch (Error const& error) {
-      tooLong = error.what();
-    }
-    says(tooLong, "for messages of 1099511627776 bytes; 68719476720 are possible");
+    auto const refusedFor = [&](dsl::ExecutionPlan const& of, std::uint64_t maxBytes) -> std::string {
+      try {
+        dsl::PlanExecutor const any(rank.communicator, of, maxBytes);
+      } catch (Error const& error) {
+        CHECK(error.code() == ErrorCode::invalidUsage);
+        return error.what();
+      }
+      return "";
+    };
+    says(refusedFor(plan, std::uint64_t{1} << 40), "for messages of 1099511627776 bytes; 68718428160 are possible");
+    says(refusedFor(minimum, std::uint64_t{1} << 34),
+         "sends chunks of 8589934592 bytes of a message of 17179869184 as packets; 4294967280 are possible");
+    says(refusedFor(scratch, std::uint64_t{1} << 36 >> 1),
+         "needs 68719476736 bytes of scratch for messages of 34359738368 bytes; 68719476720 are possible");
     rank.communicator.bootstrap()->barrier();
   });
   auto wrong = asPlan<SimpleAllGather>();

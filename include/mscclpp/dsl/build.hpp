@@ -190,6 +190,21 @@ consteval bool isRight() {
 template <ProgramType P>
 inline constexpr bool isRight = detail::isRight<P>();
 
+namespace detail {
+template <class P>
+consteval bool stepsAreCode() {
+  if constexpr (!P::spec.compiled) {
+    return false;
+  } else {
+    return mscclpp::dsl::isRight<P> && imageOf<P>.isCode;
+  }
+}
+}  // namespace detail
+
+// Whether the kernel of P holds its steps as code; else it interprets its context's table.
+template <ProgramType P>
+inline constexpr bool stepsAreCode = detail::stepsAreCode<P>();
+
 template <ProgramType P>
 consteval bool verify() {
   return isRight<P>;

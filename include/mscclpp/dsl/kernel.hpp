@@ -63,18 +63,6 @@ inline constexpr auto stepDataOf = stepData<P, S, I>();
 inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
 
-// Whether the kernel of P holds its steps as code.
-template <class P>
-consteval bool holdsSteps() {
-  if constexpr (!P::spec.compiled) {
-    return false;
-  } else {
-    return mscclpp::dsl::isRight<P> && mscclpp::dsl::detail::imageOf<P>.isCode;
-  }
-}
-template <class P>
-inline constexpr bool stepsAreCode = holdsSteps<P>();
-
 // One step: its operands and objects are constants to whoever asks for them.
 template <class P, int S, int I>
 struct CompiledStep {
@@ -243,9 +231,7 @@ MSCCLPP_DEVICE void requireShape(layout::PlanHandle const& plan) {
 template <class Shape = LoadedShape>
 MSCCLPP_DEVICE void requireRoom(layout::PlanHandle const& plan, std::uint64_t bytes) {
   auto const shape = Shape::of(plan);
-  auto const longest = dsl::longestChunk(bytes, shape.longestOf);
-  require(longest <= plan.longestChunk, plan.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes),
-          plan.longestChunk, longest);
+  require(bytes <= plan.maxBytes, plan.watch, -1, std::uint64_t(layout::Misuse::planBytes), plan.maxBytes, bytes);
   auto const whole = std::uint64_t{16} * static_cast<unsigned>(shape.longestOf);
   require(shape.needsEvenChunks == 0 || bytes % whole == 0, plan.watch, -1, std::uint64_t(layout::Misuse::unevenParts),
           whole, bytes);
@@ -262,11 +248,11 @@ MSCCLPP_DEVICE void kernel(T const* in, T* out, std::uint64_t count, layout::Pla
                            layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) {
   static_assert(!F::wholeWarp, "a program's packets are LL8 or LL16");
   dsl_impl::requireShape(plan);
-  using Shape = std::conditional_t<dsl_impl::stepsAreCode<P>, dsl_impl::CompiledShape<P>, dsl_impl::LoadedShape>;
+  using Shape = std::conditional_t<mscclpp::dsl::stepsAreCode<P>, dsl_impl::CompiledShape<P>, dsl_impl::LoadedShape>;
   dsl_impl::requireRoom<Shape>(plan, count * sizeof(T));
   if (count == 0) return waitForPreviousKernel();
   dsl_impl::PlanRunner<T, Op, F, Shape> runner(plan, inWindow, outWindow, {in, out, count});
-  if constexpr (dsl_impl::stepsAreCode<P>) {
+  if constexpr (mscclpp::dsl::stepsAreCode<P>) {
     [&]<std::size_t... S>(std::index_sequence<S...>) {
       auto const slice = [&]<int Slice>(std::integral_constant<int, Slice>) {
         constexpr auto range = mscclpp::dsl::detail::imageOf<P>.slices[Slice];

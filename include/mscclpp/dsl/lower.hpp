@@ -25,8 +25,12 @@ struct Slice {
   std::vector<RankNumber> objects = {};
 };
 
-// Kernels count a message's units of 16 bytes in 32 bits.
-inline constexpr std::uint64_t largestMessage = (std::uint64_t{1} << 36) - 16;
+// Kernels count units of 16 bytes in 32 bits: those of a message, with room for a number of chunks to be added, and
+// those of a rank's scratch.
+inline constexpr std::uint64_t largestMessage = (std::uint64_t{1} << 36) - (1 << 20);
+inline constexpr std::uint64_t largestScratch = (std::uint64_t{1} << 36) - 16;
+// And the bytes of a chunk that travels as packets.
+inline constexpr std::uint64_t largestPacketChunk = (std::uint64_t{1} << 32) - 16;
 
 // Bytes of the longest chunk of a message.
 MSCCLPP_HOST_DEVICE constexpr std::uint64_t longestChunk(std::uint64_t bytes, int chunks) {

@@ -47,17 +47,17 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     } else if constexpr (M == MoveShape::packets) {
       movePackets(steps, step);
     } else {
-      auto first = startOf(step, ceilDiv<std::uint64_t>(this->longestPiece(step), 16)).thread;
+      auto first = startOf(step, this->longestPiece(step)).thread;
       for (int chunk = 0; chunk < step.chunks; ++chunk) {
         auto const piece = this->pieceOf(steps, step, chunk);
-        if (piece.bytes == 0) continue;
-        auto const group = threadsFrom(first, ceilDiv<std::uint64_t>(piece.bytes, 16));
+        if (piece.units == 0) continue;
+        auto const group = threadsFrom(first, piece.units);
         if constexpr (M == MoveShape::copy) {
           std::byte* ends[2];
           steps.forEachOperand(step.firstOperand, 2, [&](int i, layout::PlanOperand const& operand) {
-            ends[i] = this->place(operand, chunk, piece.start).address;
+            ends[i] = this->place(operand, chunk, piece.first).address;
           });
-          copy(group, ends[1], ends[0], piece.bytes);
+          copy(group, ends[1], ends[0], piece.bytes());
         } else {
           auto rest = piece;
           if constexpr (SwitchSlots<T>::moves) {
@@ -69,25 +69,23 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     }
   }
 
-  // Steps of one source and as many chunks each, see StepGroup: side by side, each by warps of its own, where the block
-  // has threads for that; else slot by slot, all read before the first is written.
+  // Steps of one source and as many chunks each, see StepGroup, slot by slot: all read before the first is written.
   template <class Group>
   MSCCLPP_DEVICE void moveTogether(Group const& group) const {
     constexpr unsigned count = Group::count;
     Piece pieces[count];
-    std::uint64_t slotsOf[count];
-    int only = -1;  // of the steps, this thread's
+    std::uint32_t slotsOf[count];
     auto const lookUp = [&](int chunk) {
-      std::uint64_t most = 0;
+      std::uint32_t most = 0;
       group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
         constexpr int k = decltype(number)::value;
         pieces[k] = this->pieceOf(steps, step, chunk);
-        slotsOf[k] = only < 0 || only == k ? packetSlots(pieces[k]) : 0;
+        slotsOf[k] = packetSlots(pieces[k]);
         most = maximum(most, slotsOf[k]);
       });
       return most;
     };
-    auto const moveSlots = [&](int chunk, std::uint64_t slot) {
+    auto const moveSlots = [&](int chunk, std::uint32_t slot) {
       Payload<P::words> values[count] = {};
       std::byte const* slots[count] = {};
       bool awaited[count] = {};
@@ -112,16 +110,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       });
     };
     auto const first = group.firstStep();
-    auto start = startOf(first, packetSlots(this->longestPiece(first)), count);
-    if (start.room) {
-      only = 0;
-      for (unsigned k = 1; k < count; ++k) {
-        if (arch::threadIndex() < start.thread + start.each) break;
-        start.thread += start.each;
-        ++only;
-      }
-    }
-    forEachPacket(first, start, lookUp, moveSlots);
+    forEachPacket(first, startOf(first, packetSlots(this->longestPiece(first))), lookUp, moveSlots);
   }
 
  protected:
@@ -133,37 +122,37 @@ class PlanMoves : public PlanPlaces<T, Shape> {
 
   MSCCLPP_DEVICE std::uint32_t flag() const { return packetFlag(this->epoch()); }
 
-  MSCCLPP_DEVICE static std::uint64_t packetSlots(std::uint64_t bytes) {
-    return ceilDiv<std::uint64_t>(bytes == 0 ? 1 : bytes, P::words * 4);
-  }
+  static constexpr std::uint32_t unitSlots = 16 / (P::words * 4);
 
-  // The thread that takes the first slot of a step, or of the first of `steps` alike.
+  MSCCLPP_DEVICE static std::uint32_t packetSlots(std::uint32_t units) { return units == 0 ? 1 : units * unitSlots; }
+
+  // The thread that takes the first slot of a step.
   struct Start {
     unsigned thread;
-    std::uint64_t filled;  // slots of a chunk's place: the longest's, in whole warps
-    unsigned each;         // threads for each step, if there is room
-    bool room;
+    std::uint32_t filled;  // slots of a chunk's place: the longest's, in whole warps
   };
   // Behind the chunks of the steps ahead, as if they had as many slots as this step's longest, where the block has
   // threads for all of them; else some warps on, so that steps begin at different ones.
-  MSCCLPP_DEVICE static Start startOf(layout::PlanStep const& step, std::uint64_t slots, unsigned steps = 1) {
+  MSCCLPP_DEVICE static Start startOf(layout::PlanStep const& step, std::uint32_t slots) {
     auto const threads = arch::blockThreads();
-    auto const filled = roundUp<std::uint64_t>(slots, arch::warpSize);
-    if (steps == 1 && step.ahead == 0) return {0, filled, 0, false};
-    auto const each = static_cast<unsigned>(step.chunks) * filled;
-    auto const lead = step.chunksAhead * filled;
-    if (lead + steps * each <= threads) return {static_cast<unsigned>(lead), filled, static_cast<unsigned>(each), true};
-    return {step.ahead == 0 ? 0 : step.ahead * arch::warpSize % threads, filled, 0, false};
+    auto const filled = roundUp(slots, arch::warpSize);
+    if (step.ahead == 0) return {0, filled};
+    auto const chunks = step.chunksAhead + static_cast<unsigned>(step.chunks);
+    if (filled <= threads && chunks * filled <= threads) return {step.chunksAhead * filled, filled};
+    // Not by a remainder, which costs as much as all the rest of this.
+    unsigned start = step.ahead * arch::warpSize;
+    while (start >= threads) start -= threads;
+    return {start, filled};
   }
 
   // All threads of the block, counted from thread `first`, which then is the next piece's, if this one leaves threads
   // without work.
-  MSCCLPP_DEVICE static ThreadRange threadsFrom(unsigned& first, std::uint64_t slots) {
+  MSCCLPP_DEVICE static ThreadRange threadsFrom(unsigned& first, std::uint32_t slots) {
     auto const threads = arch::blockThreads();
     auto const thread = arch::threadIndex() + threads - first;
     auto const group = threadRange(thread < threads ? thread : thread - threads, threads);
     if (slots < threads) {
-      first += roundUp(static_cast<unsigned>(slots), arch::warpSize);
+      first += roundUp(slots, arch::warpSize);
       if (first >= threads) first -= threads;
     }
     return group;
@@ -181,10 +170,10 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       PortPlace ends[2];
       bool packets = false;
       steps.forEachOperand(step.firstOperand, 2, [&](int i, layout::PlanOperand const& operand) {
-        ends[i] = this->portPlace(operand, chunk, piece.start);
+        ends[i] = this->portPlace(operand, chunk, piece.first);
         packets = operand.packets;
       });
-      auto const bytes = packets ? packetSlots(piece.bytes) * P::slotBytes : piece.bytes;
+      auto const bytes = packets ? std::uint64_t{packetSlots(piece)} * P::slotBytes : piece.bytes();
       if (bytes != 0) port.put(ends[1].memory, ends[1].offset, ends[0].memory, ends[0].offset, bytes);
     }
   }
@@ -203,18 +192,18 @@ class PlanMoves : public PlanPlaces<T, Shape> {
                          [&](int i, layout::PlanOperand const& operand) {
                            bool const source = i < step.sources;
                            if (i == 0 && (step.everybody & 1) != 0)
-                             from = this->multicastPlace(operand, chunk, piece.start);
+                             from = this->multicastPlace(operand, chunk, piece.first);
                            if (i == step.sources && (step.everybody & 2) != 0)
-                             to = this->multicastPlace(operand, chunk, piece.start);
+                             to = this->multicastPlace(operand, chunk, piece.first);
                            if (this->numberOf(operand.rank) != plan_.rank) return;
-                           auto* const place = this->place(operand, chunk, piece.start).address;
+                           auto* const place = this->place(operand, chunk, piece.first).address;
                            if (source) own = place;
                            overlaps = overlaps || (!source && place == own);
                          });
     if (!Switch::reduces(kind)) from = nullptr;
     bool const through = step.sources == 1 ? to != nullptr : from != nullptr;
     overlaps = overlaps && (from == nullptr) != (to == nullptr);
-    auto const slots = through ? piece.bytes / 16 : 0;
+    std::uint32_t const slots = !through ? 0 : piece.slack == 0 ? piece.units : piece.units - 1;
     constexpr unsigned batch = 4;
     if (through) multimemFence();  // what others wrote by plain addresses
     for (std::uint64_t first = group.rank(); first < slots; first += batch * std::uint64_t{group.size()}) {
@@ -227,7 +216,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
           values[i] = Switch::load(from + at, kind);
         } else {
           steps.forEachOperand(step.firstOperand, 1, [&](int, layout::PlanOperand const& operand) {
-            values[i] = readSlot(this->place(operand, chunk, piece.start).address + at);
+            values[i] = readSlot(this->place(operand, chunk, piece.first).address + at);
           });
         }
       }
@@ -241,13 +230,13 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         } else {
           steps.forEachOperand(step.firstOperand + step.sources, step.targets,
                                [&](int, layout::PlanOperand const& operand) {
-                                 writeSlot(this->place(operand, chunk, piece.start).address + at, values[i]);
+                                 writeSlot(this->place(operand, chunk, piece.first).address + at, values[i]);
                                });
         }
       }
     }
     if (through) multimemFence();  // before they are told
-    return {piece.start + slots * 16, piece.bytes - slots * 16, false};
+    return {piece.first + slots, piece.units - slots, piece.slack, false};
   }
   MSCCLPP_DEVICE static Payload<4> readSlot(std::byte const* slot) {
     PayloadReader<T, 4, 16> const reader({reinterpret_cast<T const*>(slot), 16 / sizeof(T)});
@@ -263,7 +252,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   MSCCLPP_DEVICE void combine(Steps const& steps, layout::PlanStep const& step, ThreadRange const& group, int chunk,
                               Piece const& piece) const {
     constexpr unsigned batch = 4, words = 4, slotBytes = 16;
-    auto const slots = ceilDiv<std::uint64_t>(piece.bytes, slotBytes);
+    auto const slots = piece.units;
     for (std::uint64_t first = group.rank(); first < slots; first += batch * std::uint64_t{group.size()}) {
       Payload<words> values[batch] = {};
       Totals<words> totals[batch];
@@ -301,12 +290,12 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     auto const threads = arch::blockThreads();
     auto const filled = start.filled;
     auto const thread = arch::threadIndex();
-    std::uint64_t slot = thread < start.thread ? thread + threads - start.thread : thread - start.thread;
+    std::uint32_t slot = thread < start.thread ? thread + threads - start.thread : thread - start.thread;
     if (step.chunks == 1) {
       for (auto const slots = slotsOf(0); slot < slots; slot += threads) f(0, slot);
       return;
     }
-    if (slot >= filled * static_cast<unsigned>(step.chunks)) return;
+    if (slot >= std::uint64_t{filled} * static_cast<unsigned>(step.chunks)) return;
     for (int chunk = 0;;) {
       for (; slot >= filled; slot -= filled) ++chunk;
       if (chunk >= step.chunks) return;
@@ -316,8 +305,8 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     }
   }
   // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
-  MSCCLPP_DEVICE static std::uint64_t packetSlots(Piece const& piece) {
-    return piece.empty ? 0 : packetSlots(piece.bytes);
+  MSCCLPP_DEVICE static std::uint32_t packetSlots(Piece const& piece) {
+    return piece.empty ? 0 : packetSlots(piece.units) - piece.slack / (P::words * 4);
   }
 
   template <class Steps>
@@ -329,13 +318,13 @@ class PlanMoves : public PlanPlaces<T, Shape> {
           piece = this->pieceOf(steps, step, chunk);
           return packetSlots(piece);
         },
-        [&](int chunk, std::uint64_t slot) { movePacket(steps, step, chunk, piece, slot); });
+        [&](int chunk, std::uint32_t slot) { movePacket(steps, step, chunk, piece, slot); });
   }
 
   // Some sources or targets are packets.
   template <class Steps>
   MSCCLPP_DEVICE void movePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
-                                 std::uint64_t slot) const {
+                                 std::uint32_t slot) const {
     constexpr unsigned words = P::words;
     constexpr int together = Steps::sourcesTogether;
     Payload<words> value{};
@@ -375,31 +364,38 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   // Into the step's targets, packets or plain.
   template <class Steps>
   MSCCLPP_DEVICE void storePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
-                                  std::uint64_t slot, Payload<P::words> const& value) const {
+                                  std::uint32_t slot, Payload<P::words> const& value) const {
     auto const packetsFlag = flag();
     steps.forEachOperand(step.firstOperand + step.sources, step.targets, [&](int, layout::PlanOperand const& operand) {
       if (operand.packets) {
         P::store(packetPlace(operand, chunk, piece, slot), value, packetsFlag, true);
       } else {
-        PayloadWriter<T, P::words, P::granule> const writer(viewOf<T>(operand, chunk, piece));
-        writer.write(writer.window(slot * P::words * 4), 0, value);
+        auto const view = viewOf<T>(operand, chunk, piece);
+        PayloadWriter<T, P::words, P::granule> const writer(view);
+        writer.write(payloadWindow(view), slot * P::words * 4, value);
       }
     });
   }
   // From a plain source.
   MSCCLPP_DEVICE Payload<P::words> loadPacket(layout::PlanOperand const& operand, int chunk, Piece const& piece,
-                                              std::uint64_t slot) const {
-    PayloadReader<T, P::words, P::granule> const reader(viewOf<T const>(operand, chunk, piece));
-    return reader.read(reader.window(slot * P::words * 4), 0);
+                                              std::uint32_t slot) const {
+    auto const view = viewOf<T const>(operand, chunk, piece);
+    PayloadReader<T, P::words, P::granule> const reader(view);
+    return reader.read(payloadWindow(view), slot * P::words * 4);
   }
   MSCCLPP_DEVICE std::byte* packetPlace(layout::PlanOperand const& operand, int chunk, Piece const& piece,
-                                        std::uint64_t slot) const {
-    return this->place(operand, chunk, piece.start).address + slot * P::slotBytes;
+                                        std::uint32_t slot) const {
+    return this->place(operand, chunk, piece.first).address + std::uint64_t{slot} * P::slotBytes;
   }
 
   template <class U>
   MSCCLPP_DEVICE View<U> viewOf(layout::PlanOperand const& operand, int chunk, Piece const& piece) const {
-    return {reinterpret_cast<U*>(this->place(operand, chunk, piece.start).address), piece.bytes / sizeof(T)};
+    return {reinterpret_cast<U*>(this->place(operand, chunk, piece.first).address), piece.bytes() / sizeof(T)};
+  }
+  // A chunk that travels as packets has less than 4 GiB, see PlanContext.
+  template <class U>
+  MSCCLPP_DEVICE static Window<U> payloadWindow(View<U> const& view) {
+    return {view.data, static_cast<std::uint32_t>(view.bytes())};
   }
 
   // The contribution of source `s`, in the order of sources.

@@ -24,13 +24,18 @@ namespace mscclpp::dsl {
 
 class PlanPorts;
 
+// How kernels have a program's steps: as a table, or as code.
+enum class StepForm { table, code };
+
 class PlanContext {
  public:
   // Throws invalidUsage, with the story, for a program that is not right; unsupported for one that needs switch
   // channels, or memory channels between hosts.
-  PlanContext(Communicator const& communicator, Program const& program, std::uint64_t maxBytes);
+  PlanContext(Communicator const& communicator, Program const& program, std::uint64_t maxBytes,
+              StepForm form = StepForm::table);
   // The same with the verdict of this very program, which then is not found again.
-  PlanContext(Communicator const& communicator, Program const& program, Verdict const& verdict, std::uint64_t maxBytes);
+  PlanContext(Communicator const& communicator, Program const& program, Verdict const& verdict, std::uint64_t maxBytes,
+              StepForm form = StepForm::table);
 
   layout::PlanHandle const& deviceHandle() const noexcept { return handle_; }
   // For a program whose ports touch input or output, in calls with these windows; null where there is none. The proxy
@@ -38,7 +43,7 @@ class PlanContext {
   layout::PlanHandle deviceHandle(MemoryWindow const* in, MemoryWindow const* out) const;
   // For messages of any size. Blocks of fewer threads work too, if they are whole warps.
   LaunchShape const& launchShape() const noexcept { return shape_; }
-  // With no more threads than a message of so many bytes has work for: a small one is faster so.
+  // With as many threads as serve a message of so many bytes best: a small one is faster with few.
   LaunchShape launchShape(std::uint64_t bytes) const noexcept;
   std::uint64_t maxBytes() const noexcept { return maxBytes_; }
 
@@ -49,9 +54,10 @@ class PlanContext {
 
   std::uint64_t maxBytes_;
   LaunchShape shape_;
-  unsigned widest_;       // chunks that a block moves side by side, at most
-  DeviceMemory shared_;   // signals that arrive, then scratch
-  DeviceMemory private_;  // counters of this rank alone
+  StepForm form_;
+  unsigned widestStep_, widestSteps_;  // chunks of one step, and of the steps between two meetings, at most
+  DeviceMemory shared_;                // signals that arrive, then scratch
+  DeviceMemory private_;               // counters of this rank alone
   DeviceMemory table_;
   std::vector<RegisteredMemory> mapped_;
   std::optional<MulticastWindow> multicast_;  // of shared_, where a switch reads or writes scratch
@@ -62,7 +68,7 @@ class PlanContext {
 // The context of a program that is compiled in.
 template <ProgramType P>
 PlanContext makeContext(Communicator const& communicator, std::uint64_t maxBytes) {
-  return {communicator, build<P>(), maxBytes};
+  return {communicator, build<P>(), maxBytes, stepsAreCode<P> ? StepForm::code : StepForm::table};
 }
 
 }  // namespace mscclpp::dsl

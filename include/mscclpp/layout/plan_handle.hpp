@@ -99,9 +99,9 @@ struct PlanHandle {
   BasePortChannelHandle const* ports;  // of port channels, by channel; null where the program has none
   SemaphoreHandle const* semaphores;   // between blocks of this rank
   std::uint32_t* barriers;             // two words each
-  std::uint64_t scratchStride;         // bytes of one chunk's place
-  std::uint64_t scratchHalf;           // bytes of one half
-  std::uint64_t longestChunk;          // bytes that a chunk may have
+  std::uint32_t scratchStride;         // units of 16 bytes of one chunk's place
+  std::uint32_t scratchHalf;           // the same of one half
+  std::uint64_t maxBytes;              // that a message may have
   std::byte* scratchMulticast;         // everybody's scratch, for multicast accesses; may be null
   std::uint64_t scratchStart;          // where scratch begins in what the ranks share
   std::uint32_t portMemories[3];       // by dsl::BufferKind: the proxies' number of rank 0's; the others' follow

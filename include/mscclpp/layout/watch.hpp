@@ -55,6 +55,7 @@ enum class Misuse : std::uint64_t {
   fewBlocks = 18,      // the grid has `seen` blocks, `expected` is the least
   triggerRange = 19,   // a size or offset of a port channel: `expected` is the largest that a trigger carries
   triggerMemory = 20,  // a memory id of a port channel: the same
+  planBytes = 21,      // a message of `seen` bytes for a program or plan whose context serves `expected`
 };
 
 // In place of a count of signals of a port channel: its sender has failed and will signal no more.
