@@ -40,11 +40,14 @@ constexpr Program finish(Builder& builder) {
     return program;
   }
   if (spec.fuse) fuse(program);
-  if (spec.instances > 1) {
+  // Instances of whole steps have the fusions and syncs of the original, which are found once.
+  bool const apart = spec.instances > 1 && !keepsStepsWhole(program, spec.instances, spec.replication);
+  if (apart) {
     program = replicate(program, spec.instances, spec.replication);
     if (spec.fuse) fuse(program);  // what was one step of several chunks
   }
   if (spec.autoSync) addSyncs(program);
+  if (spec.instances > 1 && !apart) program = replicate(program, spec.instances, spec.replication);
   return program;
 }
 

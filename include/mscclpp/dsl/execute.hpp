@@ -32,7 +32,8 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
     if (!committed_) syncAndCommit();
   }
 
-  // The first `count` steps. `Steps` answers step(i), forEachOperand(first, count, f) and forEachObject(...).
+  // The first `count` steps. `Steps` answers step(i), forEachSource(step, f), forSources(step, first,
+  // count, f) of those that there are, forEachTarget(step, f), forEachOperand(step, f) and forEachObject(...).
   template <class Steps>
   MSCCLPP_DEVICE void run(Steps const& steps, int count) {
     for (int s = 0; s < count; ++s) s = next(steps, s, steps.step(s));
@@ -44,8 +45,7 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
     if (static_cast<dsl::StepKind>(step.kind) != dsl::StepKind::move) return order(steps, step);
     if (isPort(step)) return this->template move<MoveShape::port>(steps, step);
     bool packets = false;
-    steps.forEachOperand(step.firstOperand, step.sources + step.targets,
-                         [&](int, layout::PlanOperand const& operand) { packets = packets || operand.packets; });
+    steps.forEachOperand(step, [&](int, layout::PlanOperand const& operand) { packets = packets || operand.packets; });
     if (packets) return this->template move<MoveShape::packets>(steps, step);
     if (step.sources == 1 && step.targets == 1) return this->template move<MoveShape::copy>(steps, step);
     this->template move<MoveShape::plain>(steps, step);

@@ -72,18 +72,26 @@ struct CompiledStep {
     return sources < 1 ? 1 : sources < 8 ? sources : 8;
   }();
 
+  // Sources and targets apart, so that code for one is not made for the other.
   template <class F>
-  MSCCLPP_DEVICE void forEachOperand(int first, int count, F&& f) const {
-    constexpr int all = dsl::detail::stepDataOf<P, S, I>.step.sources + dsl::detail::stepDataOf<P, S, I>.step.targets;
-    [&]<int... N>(std::integer_sequence<int, N...>) {
-      [[maybe_unused]] auto const call = [&]<int At>(std::integral_constant<int, At>) {
-        if (At < first || At >= first + count) return;
-        constexpr auto operand = dsl::detail::stepDataOf<P, S, I>.operands[At];
-        f(At - first, operand);
-      };
-      (call(std::integral_constant<int, N>{}), ...);
-    }
-    (std::make_integer_sequence<int, all>{});
+  MSCCLPP_DEVICE void forEachSource(layout::PlanStep const&, F&& f) const {
+    forEach<0>(f, std::make_integer_sequence<int, dsl::detail::stepDataOf<P, S, I>.step.sources>{});
+  }
+  template <class F>
+  MSCCLPP_DEVICE void forSources(layout::PlanStep const& step, int first, int count, F&& f) const {
+    forEachSource(step, [&](int i, layout::PlanOperand const& operand) {
+      if (i >= first && i < first + count) f(i - first, operand);
+    });
+  }
+  template <class F>
+  MSCCLPP_DEVICE void forEachTarget(layout::PlanStep const&, F&& f) const {
+    constexpr auto step = dsl::detail::stepDataOf<P, S, I>.step;
+    forEach<step.sources>(f, std::make_integer_sequence<int, step.targets>{});
+  }
+  template <class F>
+  MSCCLPP_DEVICE void forEachOperand(layout::PlanStep const&, F&& f) const {
+    constexpr auto step = dsl::detail::stepDataOf<P, S, I>.step;
+    forEach<0>(f, std::make_integer_sequence<int, step.sources + step.targets>{});
   }
   template <class F>
   MSCCLPP_DEVICE void forEachObject(int, int, F&& f) const {
@@ -95,6 +103,17 @@ struct CompiledStep {
       (call(std::integral_constant<int, N>{}), ...);
     }
     (std::make_integer_sequence<int, dsl::detail::stepDataOf<P, S, I>.step.objects>{});
+  }
+
+ private:
+  template <int First, class F, int... N>
+  MSCCLPP_DEVICE static void forEach(F& f, std::integer_sequence<int, N...>) {
+    (callWith<First + N>(f, N), ...);
+  }
+  template <int At, class F>
+  MSCCLPP_DEVICE static void callWith(F& f, int i) {
+    constexpr auto operand = dsl::detail::stepDataOf<P, S, I>.operands[At];
+    f(i, operand);
   }
 };
 
@@ -197,8 +216,20 @@ struct TableSteps {
 
   MSCCLPP_DEVICE layout::PlanStep const& step(int i) const { return steps[i]; }
   template <class F>
-  MSCCLPP_DEVICE void forEachOperand(int first, int count, F&& f) const {
-    for (int i = 0; i < count; ++i) f(i, operands[first + i]);
+  MSCCLPP_DEVICE void forEachSource(layout::PlanStep const& step, F&& f) const {
+    forSources(step, 0, step.sources, f);
+  }
+  template <class F>
+  MSCCLPP_DEVICE void forSources(layout::PlanStep const& step, int first, int count, F&& f) const {
+    for (int i = 0; i < minimum(count, step.sources - first); ++i) f(i, operands[step.firstOperand + first + i]);
+  }
+  template <class F>
+  MSCCLPP_DEVICE void forEachTarget(layout::PlanStep const& step, F&& f) const {
+    for (int i = 0; i < step.targets; ++i) f(i, operands[step.firstOperand + step.sources + i]);
+  }
+  template <class F>
+  MSCCLPP_DEVICE void forEachOperand(layout::PlanStep const& step, F&& f) const {
+    for (int i = 0; i < step.sources + step.targets; ++i) f(i, operands[step.firstOperand + i]);
   }
   template <class F>
   MSCCLPP_DEVICE void forEachObject(int first, int count, F&& f) const {

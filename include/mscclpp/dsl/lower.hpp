@@ -115,6 +115,7 @@ class Lowering {
     if (block >= static_cast<int>(mine.blocks.size())) return slice;
     auto const& steps = mine.blocks[static_cast<std::size_t>(block)].steps;
     int loop = 0;
+    slice.steps.reserve(steps.size());
     for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
       auto const& step = steps[static_cast<std::size_t>(s)];
       layout::PlanStep made{};

@@ -54,7 +54,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         auto const group = threadsFrom(first, piece.units);
         if constexpr (M == MoveShape::copy) {
           std::byte* ends[2];
-          steps.forEachOperand(step.firstOperand, 2, [&](int i, layout::PlanOperand const& operand) {
+          steps.forEachOperand(step, [&](int i, layout::PlanOperand const& operand) {
             ends[i] = this->place(operand, chunk, piece.first).address;
           });
           copy(group, ends[1], ends[0], piece.bytes());
@@ -91,7 +91,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       bool awaited[count] = {};
       group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
         constexpr int k = decltype(number)::value;
-        steps.forEachOperand(step.firstOperand, 1, [&](int, layout::PlanOperand const& operand) {
+        steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) {
           if (operand.packets) {
             slots[k] = packetPlace(operand, chunk, pieces[k], slot);
             awaited[k] = slot < slotsOf[k];
@@ -169,7 +169,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       auto const piece = this->pieceOf(steps, step, chunk);
       PortPlace ends[2];
       bool packets = false;
-      steps.forEachOperand(step.firstOperand, 2, [&](int i, layout::PlanOperand const& operand) {
+      steps.forEachOperand(step, [&](int i, layout::PlanOperand const& operand) {
         ends[i] = this->portPlace(operand, chunk, piece.first);
         packets = operand.packets;
       });
@@ -188,18 +188,15 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     std::byte *from = nullptr, *to = nullptr;  // multicast addresses
     std::byte* own = nullptr;                  // the source of this rank
     bool overlaps = false;                     // one side plain, the other not, in the same bytes
-    steps.forEachOperand(step.firstOperand, step.sources + step.targets,
-                         [&](int i, layout::PlanOperand const& operand) {
-                           bool const source = i < step.sources;
-                           if (i == 0 && (step.everybody & 1) != 0)
-                             from = this->multicastPlace(operand, chunk, piece.first);
-                           if (i == step.sources && (step.everybody & 2) != 0)
-                             to = this->multicastPlace(operand, chunk, piece.first);
-                           if (this->numberOf(operand.rank) != plan_.rank) return;
-                           auto* const place = this->place(operand, chunk, piece.first).address;
-                           if (source) own = place;
-                           overlaps = overlaps || (!source && place == own);
-                         });
+    steps.forEachOperand(step, [&](int i, layout::PlanOperand const& operand) {
+      bool const source = i < step.sources;
+      if (i == 0 && (step.everybody & 1) != 0) from = this->multicastPlace(operand, chunk, piece.first);
+      if (i == step.sources && (step.everybody & 2) != 0) to = this->multicastPlace(operand, chunk, piece.first);
+      if (this->numberOf(operand.rank) != plan_.rank) return;
+      auto* const place = this->place(operand, chunk, piece.first).address;
+      if (source) own = place;
+      overlaps = overlaps || (!source && place == own);
+    });
     if (!Switch::reduces(kind)) from = nullptr;
     bool const through = step.sources == 1 ? to != nullptr : from != nullptr;
     overlaps = overlaps && (from == nullptr) != (to == nullptr);
@@ -215,7 +212,8 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         if (from != nullptr) {
           values[i] = Switch::load(from + at, kind);
         } else {
-          steps.forEachOperand(step.firstOperand, 1, [&](int, layout::PlanOperand const& operand) {
+          steps.forEachSource(step, [&](int s, layout::PlanOperand const& operand) {
+            if (s != 0) return;  // there is no other: several are read by the switch
             values[i] = readSlot(this->place(operand, chunk, piece.first).address + at);
           });
         }
@@ -228,10 +226,9 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         if (to != nullptr) {
           Switch::store(to + at, values[i]);
         } else {
-          steps.forEachOperand(step.firstOperand + step.sources, step.targets,
-                               [&](int, layout::PlanOperand const& operand) {
-                                 writeSlot(this->place(operand, chunk, piece.first).address + at, values[i]);
-                               });
+          steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
+            writeSlot(this->place(operand, chunk, piece.first).address + at, values[i]);
+          });
         }
       }
     }
@@ -256,7 +253,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     for (std::uint64_t first = group.rank(); first < slots; first += batch * std::uint64_t{group.size()}) {
       Payload<words> values[batch] = {};
       Totals<words> totals[batch];
-      steps.forEachOperand(step.firstOperand, step.sources, [&](int s, layout::PlanOperand const& operand) {
+      steps.forEachSource(step, [&](int s, layout::PlanOperand const& operand) {
         PayloadReader<T, words, slotBytes> const reader(viewOf<T const>(operand, chunk, piece));
         MSCCLPP_UNROLL
         for (unsigned i = 0; i < batch; ++i) {
@@ -271,15 +268,14 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         MSCCLPP_UNROLL
         for (unsigned i = 0; i < batch; ++i) values[i] = conclude<words>(step, totals[i]);
       }
-      steps.forEachOperand(step.firstOperand + step.sources, step.targets,
-                           [&](int, layout::PlanOperand const& operand) {
-                             PayloadWriter<T, words, slotBytes> const writer(viewOf<T>(operand, chunk, piece));
-                             MSCCLPP_UNROLL
-                             for (unsigned i = 0; i < batch; ++i) {
-                               auto const slot = first + i * std::uint64_t{group.size()};
-                               if (slot < slots) writer.write(writer.window(slot * slotBytes), 0, values[i]);
-                             }
-                           });
+      steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
+        PayloadWriter<T, words, slotBytes> const writer(viewOf<T>(operand, chunk, piece));
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < batch; ++i) {
+          auto const slot = first + i * std::uint64_t{group.size()};
+          if (slot < slots) writer.write(writer.window(slot * slotBytes), 0, values[i]);
+        }
+      });
     }
   }
 
@@ -334,15 +330,14 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       Payload<words> values[together] = {};
       std::byte const* slots[together] = {};
       bool awaited[together] = {};
-      steps.forEachOperand(step.firstOperand + first, minimum(together, step.sources - first),
-                           [&](int i, layout::PlanOperand const& operand) {
-                             if (operand.packets) {
-                               slots[i] = packetPlace(operand, chunk, piece, slot);
-                               awaited[i] = true;
-                             } else {
-                               values[i] = loadPacket(operand, chunk, piece, slot);
-                             }
-                           });
+      steps.forSources(step, first, together, [&](int i, layout::PlanOperand const& operand) {
+        if (operand.packets) {
+          slots[i] = packetPlace(operand, chunk, piece, slot);
+          awaited[i] = true;
+        } else {
+          values[i] = loadPacket(operand, chunk, piece, slot);
+        }
+      });
       auto const awaitedFlag = flag();
       awaitPackets<P>(plan_.watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
         return {layout::WaitKind::packet, -1, slot, awaitedFlag};
@@ -366,7 +361,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
   MSCCLPP_DEVICE void storePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
                                   std::uint32_t slot, Payload<P::words> const& value) const {
     auto const packetsFlag = flag();
-    steps.forEachOperand(step.firstOperand + step.sources, step.targets, [&](int, layout::PlanOperand const& operand) {
+    steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
       if (operand.packets) {
         P::store(packetPlace(operand, chunk, piece, slot), value, packetsFlag, true);
       } else {

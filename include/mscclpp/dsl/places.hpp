@@ -100,7 +100,7 @@ class PlanPlaces {
   MSCCLPP_DEVICE Piece pieceOf(Steps const& steps, layout::PlanStep const& step, int chunk) const {
     auto all = upper_;
     bool known = false, last = false;
-    steps.forEachOperand(step.firstOperand, step.sources + step.targets, [&](int, layout::PlanOperand const& operand) {
+    steps.forEachOperand(step, [&](int, layout::PlanOperand const& operand) {
       if (known || isScratch(operand)) return;
       auto const c = chunkInSlice(operand, indexOf(operand) + chunk);
       auto const end = chunkStart(operand, c + 1);

@@ -54,6 +54,17 @@ class Replicas {
     return to;
   }
 
+  constexpr bool keepsStepsWhole() const {
+    for (auto const& rank : from_.ranks) {
+      for (auto const& block : rank.blocks) {
+        for (auto const& step : block.steps) {
+          if (step.kind == StepKind::move && !staysWhole(step)) return false;
+        }
+      }
+    }
+    return true;
+  }
+
  private:
   constexpr int place(BufferKind buffer, int rank, int chunk, int instance) const {
     int const n = buffer == BufferKind::scratch ? from_.ranks[static_cast<std::size_t>(rank)].scratchChunks
@@ -80,6 +91,7 @@ class Replicas {
 
   constexpr Block instanceOf(Block const& block, RankProgram const& rank, int instance) const {
     Block made;
+    made.steps.reserve(block.steps.size());
     for (auto const& step : block.steps) {
       auto copy = step;
       for (auto& id : copy.objects) {
@@ -129,6 +141,11 @@ class Replicas {
 };
 
 }  // namespace detail
+
+// Whether replicate() takes no step apart.
+constexpr bool keepsStepsWhole(Program const& program, int instances, Replication policy) {
+  return detail::Replicas(program, instances, policy).keepsStepsWhole();
+}
 
 constexpr Program replicate(Program const& program, int instances, Replication policy) {
   return detail::Replicas(program, instances, policy).make();
