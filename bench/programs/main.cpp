@@ -13,6 +13,8 @@ int main(int argc, char** argv) {
   CLI::App app{"Measures collectives written as programs, compiled and as plans, beside the library's algorithms."};
   app.add_option("--operations", options.operations, "Operations of a graph")->check(CLI::Range(1, 100000));
   app.add_option("--replays", options.replays, "Replays of each graph")->check(CLI::Range(1, 100000));
+  app.add_option("--ranks", options.ranks, "Ranks; more than there are devices share them")
+      ->check(CLI::IsMember({2, 4}));
   app.add_option("--sizes", options.sizes, "Bytes of a rank's buffer, multiples of 256")
       ->check(CLI::Range(256ull, 1ull << 26));
   CLI11_PARSE(app, argc, argv);
@@ -20,8 +22,10 @@ int main(int argc, char** argv) {
     auto const result = programs_bench::measure(options);
     std::size_t wrong = 0;
     std::printf(
-        "All-reduce, average of float32, %d ranks, in place; us per operation in a graph of %d, median of %d.\n",
-        result.ranks, options.operations, options.replays);
+        "All-reduce, average of float32, %d ranks on %d devices, in place; us per operation in a graph of %d, median "
+        "of "
+        "%d.\n",
+        result.ranks, result.devices, options.operations, options.replays);
     if (!result.note.empty()) std::printf("%s\n", result.note.c_str());
     std::printf(
         "\n| program | bytes per rank | blocks x threads | compiled | plan | algorithm | compiled / algorithm | wrong "

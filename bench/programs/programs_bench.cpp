@@ -117,9 +117,11 @@ Result measure(Options const& options) {
   auto& machine = *bench::machine(kernelDevice);
   machine.prepare(4);
   Result result;
-  result.ranks = Device::count(kernelDevice) >= 4 ? 4 : 2;
+  int const devices = Device::count(kernelDevice);
+  result.ranks = options.ranks != 0 ? options.ranks : devices >= 4 ? 4 : 2;
+  result.devices = std::min(result.ranks, devices);
   result.note = machine.note();
-  runRanks(kernelDevice, result.ranks, [&](Communicator& communicator) {
+  runRanks(devicesInTurn(kernelDevice, result.ranks), [&](Communicator& communicator) {
     machine.use(communicator.device());
     RankBench bench(communicator, options, result);
     communicator.size() == 4 ? bench.measureAll<4>() : bench.measureAll<2>();

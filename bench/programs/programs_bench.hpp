@@ -14,6 +14,7 @@ namespace programs_bench {
 struct Options {
   int operations = 100;  // of a graph, each on what the one before it left
   int replays = 20;
+  int ranks = 0;  // 2 or 4; 0: 4 on as many devices or more, else 2
   std::vector<std::size_t> sizes{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};  // bytes per rank
 };
 
@@ -31,11 +32,12 @@ struct Row {
 
 struct Result {
   int ranks = 0;
+  int devices = 0;
   std::string note;  // about the times; may be empty
   std::vector<Row> rows;
 };
 
-// On this program's machine: on 4 devices where there are so many, else on 2. Throws Error.
+// On this program's machine. More ranks than devices share them. Throws Error.
 Result measure(Options const& options);
 
 }  // namespace programs_bench

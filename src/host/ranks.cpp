@@ -30,12 +30,38 @@ bool isConsequence(std::exception_ptr const& failure) {
 
 }  // namespace
 
+std::vector<Device> devicesInTurn(DeviceKind kind, int ranks) {
+  int const count = Device::count(kind);
+  if (ranks < 1 || count < 1) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("devices for {} ranks: there are {} {} devices; both must be 1 or more", ranks, count,
+                            nameOf(kind)));
+  }
+  std::vector<Device> devices;
+  for (int rank = 0; rank < ranks; ++rank) devices.push_back({kind, rank % count});
+  return devices;
+}
+
 void runRanks(DeviceKind kind, int ranks, std::function<void(Communicator&)> const& rankMain) {
   int const devices = Device::count(kind);
   if (ranks < 1 || ranks > devices) {
     throw Error(ErrorCode::invalidUsage,
-                fmt::format("runRanks: {} ranks on {} {} devices; each rank needs a device of its own", ranks, devices,
-                            nameOf(kind)));
+                fmt::format("runRanks: {} ranks on {} {} devices; each rank needs a device of its own, or name the "
+                            "devices that they share",
+                            ranks, devices, nameOf(kind)));
+  }
+  runRanks(devicesInTurn(kind, ranks), rankMain);
+}
+
+void runRanks(std::span<Device const> devices, std::function<void(Communicator&)> const& rankMain) {
+  if (devices.empty()) throw Error(ErrorCode::invalidUsage, "runRanks: no devices; name one for each rank");
+  int const ranks = static_cast<int>(devices.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto const& device = devices[static_cast<std::size_t>(rank)];
+    if (int const count = Device::count(device.kind); device.ordinal < 0 || device.ordinal >= count) {
+      throw Error(ErrorCode::invalidUsage, fmt::format("runRanks: rank {} on {} device {}; there are {}", rank,
+                                                       nameOf(device.kind), device.ordinal, count));
+    }
   }
   auto bootstraps = LocalBootstrap::create(ranks);
   std::mutex mutex;
@@ -48,7 +74,7 @@ void runRanks(DeviceKind kind, int ranks, std::function<void(Communicator&)> con
     auto bootstrap = std::move(bootstraps[index]);
     std::optional<Communicator> communicator;
     try {
-      communicator.emplace(std::move(bootstrap), Device{kind, rank});
+      communicator.emplace(std::move(bootstrap), devices[index]);
       {
         std::lock_guard lock(mutex);
         communicators[index] = &*communicator;

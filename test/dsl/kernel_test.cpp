@@ -34,7 +34,7 @@ TEST_CASE("all-reduces") {
   checkRun<PullPushAllReduce<4, 2>, float, Min>({.offset = 1});
 }
 
-// With threads for all of them, steps of one run lie side by side; with few, each slot's are done together.
+// A slot's steps are done by one thread, whatever the number of threads, which decides where the next step begins.
 TEST_CASE("steps that are done together, in blocks of any size") {
   for (unsigned const threads : {32u, 96u, 128u, 416u}) {
     checkRun<TwoShotPackets<4>, BFloat16, Sum>({.counts = {33, 1000, 4}, .offset = 1, .threads = threads});
