@@ -110,7 +110,9 @@ void ExchangeModel::run(int index) {
         case scatter:
           written = readBy(step.root, rank);
           break;
-        case sendRecv:
+        case sendRecv:  // to the next rank
+          written = readBy((rank + ranks_ - 1) % ranks_, 0);
+          break;
         case barrier:
           break;
       }

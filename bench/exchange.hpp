@@ -26,8 +26,10 @@ constexpr bool hasParts(Collective collective) {
 
 constexpr int slotsOf(Collective collective, int ranks) { return hasParts(collective) ? ranks : 1; }
 
-// All-to-all has none: a rank's part of the input would be overwritten before it is sent.
-constexpr bool hasInPlaceForm(Collective collective) { return collective != Collective::allToAll; }
+// All-to-all and send/recv have none: what is to be sent would be overwritten before.
+constexpr bool hasInPlaceForm(Collective collective) {
+  return collective != Collective::allToAll && collective != Collective::sendRecv;
+}
 
 // What each link has to carry at least in each direction, for one byte of the larger buffer.
 constexpr double busFactor(Collective collective, int ranks) {

@@ -214,6 +214,11 @@ void NcclCommunicator::start(NcclCall const& call, Stream const& stream) const {
       check(nccl_.scatter(in, out, call.count, type, call.root, communicator_, queue), "ncclScatter");
       return;
     case sendRecv:
+      check(nccl_.groupStart(), "ncclGroupStart");
+      check(nccl_.send(in, call.count, type, (rank_ + 1) % ranks_, communicator_, queue), "ncclSend");
+      check(nccl_.receive(out, call.count, type, (rank_ + ranks_ - 1) % ranks_, communicator_, queue), "ncclRecv");
+      check(nccl_.groupEnd(), "ncclGroupEnd");
+      return;
     case barrier:
       break;
   }

@@ -71,6 +71,6 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments);
 // The collectives that can be timed.
 inline constexpr std::array timedCollectives{Collective::allReduce, Collective::allGather, Collective::reduceScatter,
                                              Collective::allToAll,  Collective::broadcast, Collective::reduce,
-                                             Collective::gather,    Collective::scatter};
+                                             Collective::gather,    Collective::scatter,   Collective::sendRecv};
 
 }  // namespace mscclpp::bench

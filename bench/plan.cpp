@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "inputs.hpp"
+#include "mscclpp/collectives/message_group.hpp"
 #include "mscclpp/collectives/selection.hpp"
 #include "mscclpp/collectives/tuned_profile.hpp"
 
@@ -137,6 +138,9 @@ class Planner {
   bool possible(Case item, std::string const& algorithm) const {
     item.algorithmName = algorithm;
     auto const* const kernel = kernelOf(item, facts_);
+    // Links of messages are made for one format of packets.
+    bool const linked = kernel != nullptr && item.collective == Collective::sendRecv && kernel->packets;
+    if (linked && kernel->needsWholeLines != facts_.wholeLines) return false;
     return kernel != nullptr && (facts_.wholeLines || !kernel->needsWholeLines) &&
            (facts_.noMulticast.empty() || !kernel->multicast) && (!options_.inPlace || kernel->inPlace);
   }
@@ -239,7 +243,11 @@ class Planner {
     item.algorithmName = algorithm;
     item.inPlace = options_.inPlace;
     auto const& kernel = *kernelOf(item, facts_);
-    item.shape = kernel.shape(static_cast<std::uint32_t>(facts_.ranks), item.slotBytes(), facts_.maxBlocks);
+    auto const ranks = static_cast<std::uint32_t>(facts_.ranks);
+    item.shape = item.collective == Collective::sendRecv
+                     ? messageLaunchShape(kernel, ranks, layout::PointToPointRequirement{}.lanes, item.slotBytes(),
+                                          facts_.maxBlocks)
+                     : kernel.shape(ranks, item.slotBytes(), facts_.maxBlocks);
     if (options_.algorithmChoice == AlgorithmChoice::automatic) {
       auto const choice = automatic(item);
       if (choice.blocks > 0) item.shape.blocks = static_cast<unsigned>(choice.blocks);

@@ -25,6 +25,7 @@
 #include "mscclpp/host/local_bootstrap.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/multicast.hpp"
+#include "mscclpp/host/point_to_point.hpp"
 #include "mscclpp/host/team.hpp"
 #include "nccl_peer.hpp"
 #include "rank_pool.hpp"
@@ -82,6 +83,7 @@ struct Rank {
   std::optional<MemoryWindow> windows[2];  // the same buffers on all ranks, where kernels need them
   std::vector<Stream> sideStreams;
   std::unique_ptr<Team> team;
+  std::unique_ptr<PointToPoint> links;  // where messages between pairs of ranks are timed
   std::unique_ptr<NcclCommunicator> nccl;
   std::unique_ptr<NcclWindow> ncclWindows[2];
   std::vector<std::byte> timed;  // one block of this rank's data
@@ -258,6 +260,7 @@ struct Session::Impl {
     bool second = false;     // a buffer apart from the input
     bool windows = false;    // buffers that peers' kernels reach
     bool multicast = false;  // by the switch as well
+    bool messages = false;   // between pairs of ranks
     unsigned sideStreams = 0;
     for (auto const& item : cases) {
       bytes = std::max(bytes, item.bytes());
@@ -265,6 +268,7 @@ struct Session::Impl {
       if (item.contender == Contender::ncclSymmetric) symmetricBytes = std::max(symmetricBytes, item.bytes());
       if (item.own()) {
         auto const& kernel = *kernelOf(item, facts);
+        messages = messages || item.collective == Collective::sendRecv;
         windows = windows || kernel.inputWindow || kernel.outputWindow;
         multicast = multicast || ((kernel.inputWindow || kernel.outputWindow) && kernel.multicast);
         sideStreams = std::max(sideStreams, kernel.sideStreams);
@@ -296,6 +300,7 @@ struct Session::Impl {
       while (rank.sideStreams.size() < sideStreams) rank.sideStreams.emplace_back(rank.device());
       rank.staging = std::make_unique<Staging>(rank.device());
       rank.team = std::make_unique<Team>(*rank.communicator, requirement);
+      if (messages) rank.links = std::make_unique<PointToPoint>(*rank.communicator);
       if (nccl) {
         auto const mine = rank.communicator->rank() == 0 ? nccl->makeUniqueId() : NcclLibrary::UniqueId{};
         auto const ids = gather(*rank.bootstrap, mine);
@@ -399,6 +404,12 @@ struct Session::Impl {
                        *rank.stream);
       return;
     }
+    layout::Messages messages{};
+    if (item.collective == Collective::sendRecv) {
+      auto const self = rank.communicator->rank();
+      messages.addSend((self + 1) % facts.ranks, in, item.bytes());
+      messages.addRecv((self + facts.ranks - 1) % facts.ranks, out, item.bytes());
+    }
     auto shape = item.shape;
     shape.overlapPrevious = item.overlap && behindKernel;
     auto const windowOf = [&](int buffer) -> layout::WindowHandle const* {
@@ -416,7 +427,9 @@ struct Session::Impl {
                  .inOffset = inOffset,
                  .outOffset = outOffset,
                  .shape = shape,
-                 .sideStreams = rank.sideStreams.data()});
+                 .sideStreams = rank.sideStreams.data(),
+                 .links = rank.links ? &rank.links->deviceHandle() : nullptr,
+                 .messages = &messages});
   }
 
   void synchronize(Rank& rank) const {
@@ -532,6 +545,7 @@ struct Session::Impl {
         for (auto& window : rank.ncclWindows) window.reset();
         rank.nccl.reset();
         rank.team.reset();
+        rank.links.reset();
         for (auto& window : rank.windows) window.reset();
         rank.timer.reset();
         if (orderly) meet(rank);

@@ -90,11 +90,8 @@ void MessageGroup::start(int blocks, int threads) {
       if (round.hasSend(peer)) largest = std::max(largest, round.send[peer].bytes);
       if (round.hasRecv(peer)) largest = std::max(largest, round.recv[peer].bytes);
     }
-    auto shape = kernel->shape(static_cast<std::uint32_t>(links_.size()), largest / layout.lanes,
-                               static_cast<std::uint32_t>(links_.device().properties().multiprocessors));
-    // Whole teams of one block a lane, of which each serves one peer in each direction.
-    auto const teams = std::min(shape.blocks / layout.lanes, static_cast<std::uint32_t>(links_.size()) - 1);
-    shape.blocks = std::max(teams, 1u) * layout.lanes;
+    auto shape = messageLaunchShape(*kernel, static_cast<std::uint32_t>(links_.size()), layout.lanes, largest,
+                                    static_cast<std::uint32_t>(links_.device().properties().multiprocessors));
     if (blocks != 0) shape.blocks = static_cast<unsigned>(blocks);
     if (threads != 0) shape.threads = static_cast<unsigned>(threads);
     shape.overlapPrevious = kernel->overlaps;
@@ -102,6 +99,14 @@ void MessageGroup::start(int blocks, int threads) {
     kernel->start(
         {.stream = stream_, .team = none, .shape = shape, .links = &links_.deviceHandle(), .messages = &round});
   }
+}
+
+LaunchShape messageLaunchShape(Kernel const& kernel, std::uint32_t ranks, std::uint32_t lanes, std::uint64_t bytes,
+                               std::uint32_t maxBlocks) {
+  auto shape = kernel.shape(ranks, bytes / lanes, maxBlocks);
+  // Whole teams of one block a lane, of which each serves one peer in each direction.
+  shape.blocks = std::max(std::min(shape.blocks / lanes, ranks - 1), 1u) * lanes;
+  return shape;
 }
 
 std::shared_ptr<Algorithm> collectives_impl::messageRing() {

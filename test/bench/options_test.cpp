@@ -112,7 +112,7 @@ TEST_CASE("what cannot be used is named together with what can") {
   CHECK(complaint({"--dtype=float31"}).find("--dtype=float31: allowed is float32, float64") == 0);
   CHECK(complaint({"--collective=allreduce,barrier"}) ==
         "--collective=barrier: allowed is all, or a list of allreduce, allgather, reducescatter, alltoall, broadcast, "
-        "reduce, gather, scatter");
+        "reduce, gather, scatter, sendrecv");
   CHECK(complaint({"--collective=all,reduce"}).find("--collective=all: allowed") == 0);
   CHECK(complaint({"--peers=nccl,own"}) == "--peers=own: allowed is a list of nccl, nccl-symmetric");
   CHECK(complaint({"--op="}).find("--op") == 0);

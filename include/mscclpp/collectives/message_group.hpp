@@ -16,6 +16,7 @@
 #include <map>
 #include <vector>
 
+#include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/host/point_to_point.hpp"
 #include "mscclpp/host/stream.hpp"
 
@@ -46,5 +47,10 @@ class MessageGroup {
   std::map<int, std::size_t> sends_;  // so far, by peer
   std::map<int, std::size_t> recvs_;
 };
+
+// The launch of the kernel of messages whose largest has `bytes` bytes, through links of so many ranks and lanes, as
+// MessageGroup chooses it: with at most `maxBlocks` blocks, but at least one for each lane.
+LaunchShape messageLaunchShape(Kernel const& kernel, std::uint32_t ranks, std::uint32_t lanes, std::uint64_t bytes,
+                               std::uint32_t maxBlocks);
 
 }  // namespace mscclpp

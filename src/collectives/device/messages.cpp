@@ -39,6 +39,8 @@ void addMessages(KernelTable& table, char const* name) {
   kernel.shape = &messageShape;
   kernel.inPlace = false;
   kernel.minThreads = 32;
+  kernel.minBlocks = layout::PointToPointRequirement{}.lanes;
+  kernel.requirement = [](std::uint32_t, std::uint32_t, std::uint32_t) { return layout::WorkspaceRequirement{}; };
   table.add({kernelDevice, Collective::sendRecv, name, DataType::uint8, ReduceOp::none, 0}, kernel);
 }
 
