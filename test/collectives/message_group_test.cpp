@@ -140,7 +140,7 @@ TEST_CASE("the collection sends round a ring, and meets at a barrier") {
                     algorithms.execute(Collective::sendRecv, communicator, stream,
                                        {.in = out.data(), .out = in.data(), .inBytes = 8, .outBytes = 8, .blocks = 7});
                   }),
-                  "7 blocks; give at least 8, one for each lane");
+                  "7 blocks; give at least 32, one for each lane");
     communicator.bootstrap()->barrier();
   });
 }

@@ -9,7 +9,7 @@
 // other in any pattern. Only the ranks of a message call. Between two ranks, the i-th send of one meets the i-th recv
 // of the other, in the order of the calls; both name the same bytes, else the receiver's kernel refuses the message
 // with a report. A receive that nobody sends for ends in a time-out that names lane and peer. May be captured into a
-// graph. Unless its receiver reads it, a message of more than a few MiB keeps the sender's kernel waiting.
+// graph. Unless its receiver reads it, a message of more than 16 MiB keeps the sender's kernel waiting.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ namespace mscclpp::layout {
 
 // What the host asks for. Small messages go as packets, others through plain memory.
 struct PointToPointRequirement {
-  std::uint32_t lanes = 8;                // blocks that work on one message in each direction
+  std::uint32_t lanes = 32;               // blocks that work on one message in each direction
   std::uint32_t slots = 4;                // chunks that may be on their way, per lane
   std::uint64_t stageBytes = 128 << 10;   // of data in a chunk that goes through plain memory
   std::uint64_t packetBytes = 16 << 10;   // of data in a chunk of packets
