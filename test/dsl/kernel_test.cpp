@@ -42,6 +42,12 @@ TEST_CASE("steps that are done together, in blocks of any size") {
   }
 }
 
+// Chunks differ by a unit, and who hands packets on does not know which are the longer ones.
+TEST_CASE("packets handed on from scratch to scratch, of chunks of any length") {
+  checkRun<RelayAllGather<3, 2>>({.counts = {1, 5, 33, 1000, 1003}});
+  checkRun<RelayAllGather<4, 3>, BFloat16, Sum, LL8>({.counts = {7, 100, 1001}, .offset = 1});
+}
+
 TEST_CASE("small messages get few threads") {
   if (!canRun(4)) return;
   forEachRank(4, [](Rank& rank) {

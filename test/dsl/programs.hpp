@@ -50,6 +50,35 @@ struct RingAllGather {
   }
 };
 
+// The same by packets that each rank hands on as they are, from scratch to scratch. Out of place; of chunks that are
+// not all of one length, if there are instances.
+template <int Ranks, int Instances = 1>
+struct RelayAllGather {
+  static constexpr dsl::Spec spec{.name = "relay_allgather",
+                                  .collective = dsl::allGather(Ranks),
+                                  .protocol = dsl::Protocol::lowLatency,
+                                  .instances = Instances,
+                                  .fuse = false,
+                                  .doubleScratch = true};
+  static constexpr void define(dsl::Builder& p) {
+    std::vector<dsl::BufferRef> scratch;
+    for (int rank = 0; rank < Ranks; ++rank) scratch.push_back(p.rank(rank).scratch(Ranks));
+    for (int rank = 0; rank < Ranks; ++rank) {
+      auto const self = p.rank(rank);
+      auto const mine = scratch[static_cast<std::size_t>(rank)];
+      auto const theirs = scratch[static_cast<std::size_t>((rank + 1) % Ranks)];
+      auto channel = p.memoryChannel((rank + 1) % Ranks, rank);
+      channel.putPackets(theirs[rank], self.input()[0]);
+      self.copy(self.output()[rank], self.input()[0]);
+      for (int back = 1; back < Ranks; ++back) {
+        int const part = (rank + Ranks - back) % Ranks;
+        if (back < Ranks - 1) channel.readPutPackets(theirs[part], mine[part]);
+        self.unpackPackets(self.output()[part], mine[part]);
+      }
+    }
+  }
+};
+
 // Every rank pushes its part to every other, a block for each.
 template <int Ranks, int Instances = 1>
 struct AllPairsAllGather {

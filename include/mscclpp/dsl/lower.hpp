@@ -37,21 +37,47 @@ MSCCLPP_HOST_DEVICE constexpr std::uint64_t longestChunk(std::uint64_t bytes, in
   return ceilDiv<std::uint64_t>(ceilDiv<std::uint64_t>(bytes, 16), static_cast<unsigned>(chunks)) * 16;
 }
 
-constexpr layout::PlanShape shapeOf(Program const& program, bool needsEvenChunks) {
+// Blocks of the largest rank's grid.
+constexpr std::size_t blocksOf(Program const& program) {
   std::size_t blocks = 0;
   for (auto const& rank : program.ranks) blocks = rank.blocks.size() > blocks ? rank.blocks.size() : blocks;
+  return blocks;
+}
+
+// Whether a step takes packets from scratch to scratch, of whatever chunk of the message they are.
+constexpr bool relaysPackets(Program const& program) {
+  if (program.protocol != Protocol::lowLatency) return false;
+  for (auto const& rank : program.ranks) {
+    for (auto const& block : rank.blocks) {
+      for (auto const& step : block.steps) {
+        if (step.kind != StepKind::move) continue;
+        bool packets = false, scratch = true;
+        for (auto const& chunks : step.sources) {
+          packets = packets || chunks.packets;
+          scratch = scratch && chunks.buffer == BufferKind::scratch;
+        }
+        for (auto const& chunks : step.targets) scratch = scratch && chunks.buffer == BufferKind::scratch;
+        if (packets && scratch) return true;
+      }
+    }
+  }
+  return false;
+}
+
+constexpr layout::PlanShape shapeOf(Program const& program, bool needsEvenChunks) {
   auto const& c = program.collective;
   int const in = c.inputPerSlice(), out = c.outputPerSlice();
   int const longestOf = in < 1 ? (out < 1 ? 1 : out) : (out < 1 || in < out) ? in : out;
   return {.ranks = program.size(),
-          .blocks = static_cast<std::uint32_t>(blocks),
+          .blocks = static_cast<std::uint32_t>(blocksOf(program)),
           .inputSlices = c.inputSlices(),
           .inputPerSlice = in,
           .outputSlices = c.outputSlices(),
           .outputPerSlice = out,
           .longestOf = longestOf,
           .doubleScratch = program.doubleScratch,
-          .needsEvenChunks = needsEvenChunks};
+          .needsEvenChunks = needsEvenChunks,
+          .relaysPackets = relaysPackets(program)};
 }
 
 namespace detail {
@@ -270,7 +296,7 @@ class Lowering {
 constexpr std::vector<Slice> lower(Program const& program) {
   detail::Lowering lowering(program);
   std::vector<std::vector<Slice>> byBlock;
-  int const blocks = static_cast<int>(shapeOf(program, false).blocks);
+  int const blocks = static_cast<int>(blocksOf(program));
   for (int block = 0; block < blocks; ++block) byBlock.push_back(lowering.ofBlock(block));
   int period = blocks > 0 ? 1 : 0;
   while (period < blocks && !(blocks % period == 0 && lowering.repeats(byBlock, period))) ++period;

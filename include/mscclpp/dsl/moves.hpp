@@ -80,7 +80,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
         constexpr int k = decltype(number)::value;
         pieces[k] = this->pieceOf(steps, step, chunk);
-        slotsOf[k] = packetSlots(pieces[k]);
+        slotsOf[k] = packetSlots(steps, step, pieces[k]);
         most = maximum(most, slotsOf[k]);
       });
       return most;
@@ -173,7 +173,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         ends[i] = this->portPlace(operand, chunk, piece.first);
         packets = operand.packets;
       });
-      auto const bytes = packets ? std::uint64_t{packetSlots(piece)} * P::slotBytes : piece.bytes();
+      auto const bytes = packets ? std::uint64_t{packetSlots(piece.units)} * P::slotBytes : piece.bytes();
       if (bytes != 0) port.put(ends[1].memory, ends[1].offset, ends[0].memory, ends[0].offset, bytes);
     }
   }
@@ -233,7 +233,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
       }
     }
     if (through) multimemFence();  // before they are told
-    return {piece.first + slots, piece.units - slots, piece.slack, false};
+    return {piece.first + slots, piece.units - slots, piece.slack, 0, false};
   }
   MSCCLPP_DEVICE static Payload<4> readSlot(std::byte const* slot) {
     PayloadReader<T, 4, 16> const reader({reinterpret_cast<T const*>(slot), 16 / sizeof(T)});
@@ -301,8 +301,13 @@ class PlanMoves : public PlanPlaces<T, Shape> {
     }
   }
   // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
-  MSCCLPP_DEVICE static std::uint32_t packetSlots(Piece const& piece) {
-    return piece.empty ? 0 : packetSlots(piece.units) - piece.slack / (P::words * 4);
+  template <class Steps>
+  MSCCLPP_DEVICE std::uint32_t packetSlots(Steps const& steps, layout::PlanStep const& step, Piece const& piece) const {
+    if (piece.empty) return 0;
+    bool sends = false;
+    steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) { sends = sends || operand.packets; });
+    if (sends && this->shape().relaysPackets != 0) return packetSlots(piece.units + piece.pad);
+    return packetSlots(piece.units) - piece.slack / (P::words * 4);
   }
 
   template <class Steps>
@@ -312,7 +317,7 @@ class PlanMoves : public PlanPlaces<T, Shape> {
         step, startOf(step, packetSlots(this->longestPiece(step))),
         [&](int chunk) {
           piece = this->pieceOf(steps, step, chunk);
-          return packetSlots(piece);
+          return packetSlots(steps, step, piece);
         },
         [&](int chunk, std::uint32_t slot) { movePacket(steps, step, chunk, piece, slot); });
   }

@@ -47,6 +47,7 @@ struct Piece {
   std::uint32_t first;
   std::uint32_t units;
   std::uint32_t slack;  // bytes that the last unit lacks, where it ends the message
+  std::uint32_t pad;    // units that packets carry behind these, see PlanShape::relaysPackets
   bool empty;           // a share that has not even the one slot of packets that is sent where there is no data
 
   MSCCLPP_DEVICE std::uint64_t bytes() const { return std::uint64_t{units} * 16 - slack; }
@@ -90,7 +91,7 @@ class PlanPlaces {
 
   // No piece of the step has more units in this turn.
   MSCCLPP_DEVICE std::uint32_t longestPiece(layout::PlanStep const& step) const {
-    auto const units = windowStart_ < upper_ ? minimum(upper_ - windowStart_, window_) : 0;
+    auto const units = inWindow(upper_);
     return step.parts == 1 ? units : ceilDiv(units, static_cast<std::uint32_t>(step.parts));
   }
 
@@ -108,7 +109,9 @@ class PlanPlaces {
       last = end == units_;
       known = true;
     });
-    Piece piece{windowStart_, windowStart_ < all ? minimum(all - windowStart_, window_) : 0, 0, false};
+    Piece piece{windowStart_, inWindow(all), 0, 0, false};
+    // Who takes packets from scratch to scratch waits for as many as the longest chunk has.
+    if (shape().relaysPackets != 0 && step.part == step.parts - 1) piece.pad = inWindow(upper_) - piece.units;
     if (step.parts != 1) {
       std::uint64_t const units = piece.units == 0 ? 1 : piece.units;
       auto const parts = static_cast<unsigned>(step.parts), part = static_cast<unsigned>(step.part);
@@ -161,6 +164,11 @@ class PlanPlaces {
   layout::PlanHandle const& plan_;
 
  private:
+  // Of a chunk of so many units, those of this turn.
+  MSCCLPP_DEVICE std::uint32_t inWindow(std::uint32_t units) const {
+    return windowStart_ < units ? minimum(units - windowStart_, window_) : 0;
+  }
+
   // How a slice is cut: the first `longer` chunks are one unit longer. Divided once, not wherever a chunk is looked
   // for.
   struct Chunking {

@@ -88,6 +88,7 @@ struct PlanShape {
   std::int32_t longestOf;  // chunks of a message where they are longest
   std::uint32_t doubleScratch;
   std::uint32_t needsEvenChunks;
+  std::uint32_t relaysPackets;  // some packets are taken by who does not know how long their chunk is
 };
 
 struct PlanHandle {
