@@ -35,7 +35,7 @@ void start(Stream const& stream, float const* in, float* out, layout::PlanHandle
 PROGRAMS = (
     ("two-shot all-reduce by packets, 4 ranks", "TwoShotPackets<4>", 4, 8),
     ("the same, 8 ranks", "TwoShotPackets<8>", 8, 16),
-    ("the same, 8 ranks, 12 instances", "TwoShotPackets<8, 12>", 8, 192),
+    ("the same, 8 ranks, 13 instances", "TwoShotPackets<8, 13>", 8, 208),
     ("the same, 32 ranks, 3 instances", "TwoShotPackets<32, 3>", 32, 192),
 )
 
