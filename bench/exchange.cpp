@@ -12,7 +12,7 @@ Step stepOf(Collective collective, bool inPlace, int rank, int ranks, int index)
   using enum Collective;
   int const slots = slotsOf(collective, ranks);
   int const root = hasRoot(collective) ? index % ranks : 0;
-  int const next = (rank + 1) % ranks;
+  int const next = nextRank(rank, ranks);
   int const from = inPlace ? 0 : index % 2;
   int const to = inPlace ? 0 : 1 - from;
   Step step{root, {from, 0, slots}, {to, 0, slots}};
@@ -111,7 +111,7 @@ void ExchangeModel::run(int index) {
           written = readBy(step.root, rank);
           break;
         case sendRecv:  // to the next rank
-          written = readBy((rank + ranks_ - 1) % ranks_, 0);
+          written = readBy(previousRank(rank, ranks_), 0);
           break;
         case barrier:
           break;

@@ -38,6 +38,10 @@ constexpr double busFactor(Collective collective, int ranks) {
   return hasParts(collective) ? others : 1;
 }
 
+// Send/recv goes round a ring: to the next rank, from the previous one.
+constexpr int nextRank(int rank, int ranks) { return (rank + 1) % ranks; }
+constexpr int previousRank(int rank, int ranks) { return (rank + ranks - 1) % ranks; }
+
 struct Place {
   int buffer = 0;
   int slot = 0;   // the first

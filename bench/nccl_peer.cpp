@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "exchange.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp::bench {
@@ -215,8 +216,8 @@ void NcclCommunicator::start(NcclCall const& call, Stream const& stream) const {
       return;
     case sendRecv:
       check(nccl_.groupStart(), "ncclGroupStart");
-      check(nccl_.send(in, call.count, type, (rank_ + 1) % ranks_, communicator_, queue), "ncclSend");
-      check(nccl_.receive(out, call.count, type, (rank_ + ranks_ - 1) % ranks_, communicator_, queue), "ncclRecv");
+      check(nccl_.send(in, call.count, type, nextRank(rank_, ranks_), communicator_, queue), "ncclSend");
+      check(nccl_.receive(out, call.count, type, previousRank(rank_, ranks_), communicator_, queue), "ncclRecv");
       check(nccl_.groupEnd(), "ncclGroupEnd");
       return;
     case barrier:

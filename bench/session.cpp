@@ -407,8 +407,8 @@ struct Session::Impl {
     layout::Messages messages{};
     if (item.collective == Collective::sendRecv) {
       auto const self = rank.communicator->rank();
-      messages.addSend((self + 1) % facts.ranks, in, item.bytes());
-      messages.addRecv((self + facts.ranks - 1) % facts.ranks, out, item.bytes());
+      messages.addSend(nextRank(self, facts.ranks), in, item.bytes());
+      messages.addRecv(previousRank(self, facts.ranks), out, item.bytes());
     }
     auto shape = item.shape;
     shape.overlapPrevious = item.overlap && behindKernel;

@@ -22,9 +22,8 @@ int main(int argc, char** argv) {
     auto const result = programs_bench::measure(options);
     std::size_t wrong = 0;
     std::printf(
-        "All-reduce, average of float32, %d ranks on %d devices, in place; us per operation in a graph of %d, median "
-        "of "
-        "%d.\n",
+        "All-reduce, average of float32, %d ranks on %d devices, in place; "
+        "us per operation in a graph of %d, median of %d.\n",
         result.ranks, result.devices, options.operations, options.replays);
     if (!result.note.empty()) std::printf("%s\n", result.note.c_str());
     std::printf(

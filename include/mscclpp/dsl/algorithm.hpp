@@ -140,8 +140,7 @@ template <class P, Number... T, class... Op>
 class CompiledRun<P, dsl::Types<T...>, dsl::Operations<Op...>> {
  public:
   CompiledRun(Communicator const& communicator, dsl::ExecutionPlan const& plan, std::uint64_t maxBytes)
-      : context_(communicator, plan.program(), plan.verdict(), maxBytes,
-                 dsl::stepsAreCode<P> ? dsl::StepForm::code : dsl::StepForm::table) {}
+      : context_(communicator, plan.program(), plan.verdict(), maxBytes, dsl::stepFormOf<P>) {}
 
   void execute(Stream const& stream, dsl::PlanExecution const& call) const {
     ((call.type == dataTypeOf<T>() ? start<T>(stream, call) : void()), ...);

@@ -26,6 +26,8 @@ class PlanPorts;
 
 // How kernels have a program's steps: as a table, or as code.
 enum class StepForm { table, code };
+template <ProgramType P>
+inline constexpr StepForm stepFormOf = stepsAreCode<P> ? StepForm::code : StepForm::table;
 
 class PlanContext {
  public:
@@ -68,7 +70,7 @@ class PlanContext {
 // The context of a program that is compiled in.
 template <ProgramType P>
 PlanContext makeContext(Communicator const& communicator, std::uint64_t maxBytes) {
-  return {communicator, build<P>(), maxBytes, stepsAreCode<P> ? StepForm::code : StepForm::table};
+  return {communicator, build<P>(), maxBytes, stepFormOf<P>};
 }
 
 }  // namespace mscclpp::dsl
