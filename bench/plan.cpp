@@ -245,7 +245,7 @@ class Planner {
     auto const& kernel = *kernelOf(item, facts_);
     auto const ranks = static_cast<std::uint32_t>(facts_.ranks);
     item.shape = item.collective == Collective::sendRecv
-                     ? messageLaunchShape(kernel, ranks, layout::PointToPointRequirement{}.lanes, item.slotBytes(),
+                     ? messageLaunchShape(kernel, 1, layout::PointToPointRequirement{}.lanes, item.slotBytes(),
                                           facts_.maxBlocks)
                      : kernel.shape(ranks, item.slotBytes(), facts_.maxBlocks);
     if (options_.algorithmChoice == AlgorithmChoice::automatic) {

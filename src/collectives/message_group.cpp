@@ -65,10 +65,12 @@ void MessageGroup::start(int blocks, int threads) {
            round.send[rank].bytes, round.recv[rank].bytes);
     }
   }
-  if (blocks < 0 || threads < 0 || (blocks != 0 && static_cast<std::uint32_t>(blocks) < layout.lanes)) {
+  if (blocks < 0 || threads < 0 || blocks == 1) {
     fail(ErrorCode::invalidUsage,
-         "rank {}: MessageGroup::start with {} blocks of {} threads; give at least {} blocks, one for each lane, or 0",
-         rank, blocks, threads, layout.lanes);
+         "rank {}: MessageGroup::start with {} blocks of {} threads; give at least 2 blocks, one that sends and one "
+         "that "
+         "receives, or 0",
+         rank, blocks, threads);
   }
   auto const* const kernel =
       KernelTable::instance().find({links_.device().kind, Collective::sendRecv, layout.lines != 0 ? "ll128" : "ll16",
@@ -86,11 +88,15 @@ void MessageGroup::start(int blocks, int threads) {
   }
   for (auto const& round : rounds) {
     std::uint64_t largest = 0;
+    std::uint32_t sends = 0;
+    std::uint32_t recvs = 0;
     for (int peer = 0; peer < links_.size(); ++peer) {
       if (round.hasSend(peer)) largest = std::max(largest, round.send[peer].bytes);
       if (round.hasRecv(peer)) largest = std::max(largest, round.recv[peer].bytes);
+      sends += round.hasSend(peer) ? 1 : 0;
+      recvs += round.hasRecv(peer) ? 1 : 0;
     }
-    auto shape = messageLaunchShape(*kernel, static_cast<std::uint32_t>(links_.size()), layout.lanes, largest,
+    auto shape = messageLaunchShape(*kernel, std::max(sends, recvs), layout.lanes, largest,
                                     static_cast<std::uint32_t>(links_.device().properties().multiprocessors));
     if (blocks != 0) shape.blocks = static_cast<unsigned>(blocks);
     if (threads != 0) shape.threads = static_cast<unsigned>(threads);
@@ -101,44 +107,39 @@ void MessageGroup::start(int blocks, int threads) {
   }
 }
 
-LaunchShape messageLaunchShape(Kernel const& kernel, std::uint32_t ranks, std::uint32_t lanes, std::uint64_t bytes,
+LaunchShape messageLaunchShape(Kernel const& kernel, std::uint32_t peers, std::uint32_t lanes, std::uint64_t bytes,
                                std::uint32_t maxBlocks) {
-  auto shape = kernel.shape(ranks, bytes / lanes, maxBlocks);
-  // Whole teams of one block a lane, of which each serves one peer in each direction.
-  shape.blocks = std::max(std::min(shape.blocks / lanes, ranks - 1), 1u) * lanes;
+  auto shape = kernel.shape(peers, std::min(bytes, layout::messagePart(lanes, bytes)), maxBlocks);
+  shape.blocks = std::min(shape.blocks, 2 * std::max(peers, 1u) * layout::messageLanes(lanes, bytes));
   return shape;
 }
 
 std::shared_ptr<Algorithm> collectives_impl::messageRing() {
   return std::make_shared<NativeAlgorithm>(
       "messages", Collective::sendRecv,
-      NativeFunctions{
-          .initialize = {},
-          .contextKey = {},
-          .makeContext = [](Communicator const& communicator, CollectiveCall const&) -> std::shared_ptr<void> {
-            return std::make_shared<PointToPoint>(communicator);
-          },
-          .run =
-              [](std::shared_ptr<void> const& context, CollectiveCall const& call, Stream const& stream) {
-                auto const& links = *static_cast<PointToPoint const*>(context.get());
-                auto const ahead = (links.rank() + 1) % links.size();
-                auto const behind = (links.rank() + links.size() - 1) % links.size();
-                MessageGroup(links, stream)
-                    .send(call.in, call.inBytes, ahead)
-                    .recv(call.out, call.outBytes, behind)
-                    .start(call.blocks, call.threads);
-              },
-          .refusal = [](Communicator const& communicator, CollectiveCall const& call) -> std::string {
-            (void)checkCall(communicator, Collective::sendRecv, call);
-            if (call.in == call.out && communicator.size() > 1 && call.inBytes != 0) {
-              return "it does not work in place; give an output of its own";
-            }
-            constexpr int lanes = layout::PointToPointRequirement{}.lanes;
-            if (call.blocks != 0 && call.blocks < lanes) {
-              return fmt::format("{} blocks; give at least {}, one for each lane, or 0", call.blocks, lanes);
-            }
-            return {};
-          }});
+      NativeFunctions{.initialize = {},
+                      .contextKey = {},
+                      .makeContext = [](Communicator const& communicator, CollectiveCall const&)
+                          -> std::shared_ptr<void> { return std::make_shared<PointToPoint>(communicator); },
+                      .run =
+                          [](std::shared_ptr<void> const& context, CollectiveCall const& call, Stream const& stream) {
+                            auto const& links = *static_cast<PointToPoint const*>(context.get());
+                            auto const ahead = (links.rank() + 1) % links.size();
+                            auto const behind = (links.rank() + links.size() - 1) % links.size();
+                            MessageGroup(links, stream)
+                                .send(call.in, call.inBytes, ahead)
+                                .recv(call.out, call.outBytes, behind)
+                                .start(call.blocks, call.threads);
+                          },
+                      .refusal = [](Communicator const& communicator, CollectiveCall const& call) -> std::string {
+                        (void)checkCall(communicator, Collective::sendRecv, call);
+                        if (call.in == call.out && communicator.size() > 1 && call.inBytes != 0) {
+                          return "it does not work in place; give an output of its own";
+                        }
+                        if (call.blocks == 1)
+                          return "1 block; give at least 2, one that sends and one that receives, or 0";
+                        return {};
+                      }});
 }
 
 }  // namespace mscclpp

@@ -2,6 +2,7 @@
 #include "mscclpp/host/point_to_point.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 
@@ -28,6 +29,9 @@ void check(int self, layout::PointToPointRequirement const& need) {
   };
   refuse("lanes", need.lanes, 1, 1024);
   refuse("slots", need.slots, 1, 1024);
+  if (!std::has_single_bit(need.slots)) {
+    fail(ErrorCode::invalidUsage, "rank {}: PointToPoint with slots = {}; a power of two is possible", self, need.slots);
+  }
   refuse("stageBytes", need.stageBytes, 1, layout::maxSliceBytes);
   refuse("packetBytes", need.packetBytes, 1, layout::maxSliceBytes / 4);
 }

@@ -49,7 +49,7 @@ TEST_CASE("random patterns of messages, one kernel after the other") {
         auto const pattern = MessagePattern::random(rank.size, seed, sizes);
         calls.push_back(std::make_unique<MessageBuffers>(rank, pattern, seed, seed % 2 == 0 ? 3 : 0));
         // Ranks may launch different grids.
-        auto const blocks = 2u + static_cast<unsigned>((seed + static_cast<std::uint64_t>(rank.rank)) % 4);
+        auto const blocks = 2u + static_cast<unsigned>((seed + static_cast<std::uint64_t>(rank.rank)) % 5);
         startMessages<Format>(rank, links, *calls.back(), blocks, seed % 2 == 0 ? 64 : 32, seed > 2,
                               1 + static_cast<int>(seed % 2));
       }
@@ -62,21 +62,23 @@ TEST_CASE("random patterns of messages, one kernel after the other") {
 
 namespace {
 
-// Messages whose bytes differ each time, so that one that is too early shows.
+// Messages whose bytes differ each time, so that one that is too early shows. Two blocks: what the first has written it
+// sends, and what the second has received it looks at.
 struct RoundsKernel {
   MSCCLPP_DEVICE void operator()(layout::PointToPointHandle const& links, layout::Messages const& messages,
                                  std::uint32_t rounds, unsigned* wrong) const {
     auto const block = thisBlock();
+    bool const sends = thisGrid().blockRank() == 0;
     int const peer = 1 - links.rank;
     auto* const out = static_cast<std::uint32_t*>(const_cast<void*>(messages.send[peer].data));
     auto* const in = static_cast<std::uint32_t*>(messages.recv[peer].data);
     auto const words = static_cast<std::uint32_t>(messages.send[peer].bytes / 4);
     for (std::uint32_t round = 1; round <= rounds; ++round) {
-      for (auto i = block.rank(); i < words; i += block.size()) out[i] = round * 4099 + i;
+      for (auto i = block.rank(); sends && i < words; i += block.size()) out[i] = round * 4099 + i;
       block.sync();
       SendRecv<Format>{links}(thisGrid(), messages);
       block.sync();
-      for (auto i = block.rank(); i < words; i += block.size()) {
+      for (auto i = block.rank(); !sends && i < words; i += block.size()) {
         if (in[i] != round * 4099 + i) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
       }
       block.sync();
@@ -98,7 +100,7 @@ TEST_CASE("round after round in one kernel, each with bytes of its own") {
         layout::Messages messages{};
         messages.addSend(1 - rank.rank, out.data() + skipped, words * 4);
         messages.addRecv(1 - rank.rank, in.data() + skipped, words * 4);
-        launch(rank.stream, {.blocks = 1, .threads = 128}, RoundsKernel{}, links.deviceHandle(), messages, rounds,
+        launch(rank.stream, {.blocks = 2, .threads = 128}, RoundsKernel{}, links.deviceHandle(), messages, rounds,
                wrong.data());
         rank.synchronize();
         auto const errors = copyToHost(wrong)[0];
@@ -176,8 +178,10 @@ TEST_CASE("what cannot be made is refused on all ranks") {
     need.lanes = 0;
     checkContains(refusal(need), "PointToPoint with lanes = 0; 1 to 1024 are possible");
     need = smallRings();
-    if (rank.rank == 1) need.slots = 3;
+    if (rank.rank == 1) need.slots = 4;
     checkContains(refusal(need), "all must ask for the same");
+    need.slots = 3;
+    checkContains(refusal(need), "PointToPoint with slots = 3; a power of two is possible");
     checkContains(refusal(smallRings(), {rank.rank, 9}), "9");
     PointToPoint const links(rank.communicator, smallRings());
     checkContains(errorOf([&] { (void)links.undelivered(2); }), "there are ranks 0 to 1");

@@ -138,9 +138,22 @@ TEST_CASE("the collection sends round a ring, and meets at a barrier") {
                   "it does not work in place");
     checkContains(errorOf([&] {
                     algorithms.execute(Collective::sendRecv, communicator, stream,
-                                       {.in = out.data(), .out = in.data(), .inBytes = 8, .outBytes = 8, .blocks = 7});
+                                       {.in = out.data(), .out = in.data(), .inBytes = 8, .outBytes = 8, .blocks = 1});
                   }),
-                  "7 blocks; give at least 32, one for each lane");
+                  "1 block; give at least 2");
+    // Fewer blocks than lanes, and an odd number.
+    for (int blocks : {2, 7}) {
+      in.fill(0);
+      algorithms.execute(Collective::sendRecv, communicator, stream,
+                         {.in = out.data(),
+                          .out = in.data(),
+                          .inBytes = out.bytes(),
+                          .outBytes = in.bytes(),
+                          .type = DataType::int32,
+                          .blocks = blocks});
+      communicator.synchronize(stream);
+      CHECK(holds(in, (rank + 3) % 4 * 10000));
+    }
     communicator.bootstrap()->barrier();
   });
 }
@@ -159,7 +172,8 @@ TEST_CASE("bad input is refused before anything is started") {
     checkContains(errorOf([&] { group.send(data.data(), 8, rank).start(); }), "no recv that meets it");
     checkContains(errorOf([&] { group.send(data.data(), 8, rank).recv(data.data(), 4, rank).start(); }),
                   "8 bytes sent to the own rank, where 4");
-    checkContains(errorOf([&] { group.start(1); }), "give at least 2 blocks, one for each lane");
+    checkContains(errorOf([&] { group.start(1); }), "start with 1 blocks of 0 threads; give at least 2 blocks");
+    checkContains(errorOf([&] { group.start(-2); }), "start with -2 blocks of 0 threads; give at least 2 blocks");
     checkContains(errorOf([&] { group.start(0, 33); }), "a multiple of 32 up to 512");
     if (rank == 0) {
       Stream const other({DeviceKind::sim, 1});

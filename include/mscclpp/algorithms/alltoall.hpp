@@ -70,8 +70,7 @@ class AllToAll : public RowPerRank<Tr> {
   };
 
   MSCCLPP_DEVICE EqualParts equalParts(std::size_t count) const {
-    requireWholeParts(team_, count);
-    return {count / static_cast<unsigned>(team_.size)};
+    return {requireWholeParts<Ranks>(team_, count)};
   }
 
   template <class In, class T>

@@ -6,15 +6,17 @@
 //
 //   SendRecv<LL128>{links}(thisGrid(), messages);      // LL16 where links may tear lines: links.layout.lines is 0
 //
-// All threads of the blocks call. Of the grid, layout.lanes blocks make a team that works on one distance between ranks
-// after the other, so a grid of a multiple of layout.lanes blocks works on several; ranks may launch different grids.
-// A block sends a chunk to the rank ahead of it and takes one from the rank behind it in turn: the n-th chunk that a
-// rank waits for is sent before the sender waits for anything that needs more than n. Therefore no order of ranks can
-// stand still that holds matching calls.
+// All threads of the blocks call. Of the blocks, at least 2, half send and the others receive. Each lane of a message
+// is the work of one block at either end: blocks beyond twice the lanes of all messages have nothing to do, and one
+// that has several lanes works on one after the other. Ranks may launch different grids. All blocks of all ranks take
+// lanes in the same order, nearest peer first, lowest lane first: of the lanes that are not finished, nobody who works
+// on the first of them waits for another. Therefore nothing stands still that holds matching calls.
 //
-// A sender returns when its last chunks are in the receiver's memory, or will be; its data may be overwritten. Sender
-// and receiver name the same bytes; who does not is told so by a report on the receiver's side. Small messages go as
-// packets: one hop and no fence. Others are copied into the receiver's ring, and from there, by both sides at once.
+// A sender returns when its last chunks are in the receiver's memory, or will be; its data may be overwritten. What has
+// come is known to the block that received it: in a kernel of several blocks that goes on with it, they meet first.
+// Sender and receiver name the same bytes; who does not is told so by a report on the receiver's side. Small messages
+// go as packets: one hop and no fence. Others are copied into the receiver's ring, and from there, by both sides at
+// once.
 #pragma once
 
 #include <concepts>
@@ -40,36 +42,56 @@ class SendRecv {
 
   template <BlockSet B>
   MSCCLPP_DEVICE void operator()(B const& blocks, layout::Messages const& messages) const {
-    auto const& layout = links_.layout;
-    require(blocks.blockCount() >= layout.lanes, links_.watch, -1, std::uint64_t(layout::Misuse::fewBlocks),
-            layout.lanes, blocks.blockCount());
+    require(blocks.blockCount() >= 2, links_.watch, -1, std::uint64_t(layout::Misuse::fewBlocks), 2,
+            blocks.blockCount());
     // Old packets of one format must not pass for packets of the other.
-    require(P::wholeWarp == (layout.lines != 0), links_.watch, -1, std::uint64_t(layout::Misuse::packetFormat),
-            layout.lines, P::wholeWarp);
+    require(P::wholeWarp == (links_.layout.lines != 0), links_.watch, -1, std::uint64_t(layout::Misuse::packetFormat),
+            links_.layout.lines, P::wholeWarp);
     require(!P::wholeWarp || blocks.block().size() % 32 == 0, links_.watch, -1,
             std::uint64_t(layout::Misuse::blockThreads), 32, blocks.block().size());
     waitForPreviousKernel();
     copyOwn(blocks, messages);
     auto const group = blocks.block();
-    auto const lane = blocks.blockRank() % layout.lanes;
-    auto const team = static_cast<int>(blocks.blockRank() / layout.lanes);
-    auto const teams = static_cast<int>(blocks.blockCount() / layout.lanes);
-    if (team >= teams) return;
-    for (int distance = 1 + team; distance < links_.size; distance += teams) {
-      int const ahead = (links_.rank + distance) % links_.size;
-      int const behind = (links_.rank - distance + links_.size) % links_.size;
-      Sender<decltype(group)> sender(links_, group, ahead, lane, messages);
-      Receiver<decltype(group)> receiver(links_, group, behind, lane, messages);
-      while (sender.more() || receiver.more()) {
-        if (sender.more()) sender.next();
-        if (receiver.more()) receiver.next();
-      }
-      sender.commit();
-      receiver.commit();
+    using Block = decltype(blocks.block());
+    unsigned const senders = blocks.blockCount() / 2;
+    unsigned const block = blocks.blockRank();
+    if (block < senders) {
+      forEachLane(block, senders, [&](int distance, auto const& lanesFrom) {
+        int const ahead = (links_.rank + distance) % links_.size;
+        if (!messages.hasSend(ahead)) return;
+        lanesFrom(messages.send[ahead].bytes, [&](unsigned lane) {
+          send(LaneEnd<Block>{links_, group, ahead, lane}, messages.send[ahead]);
+        });
+      });
+    } else {
+      forEachLane(block - senders, blocks.blockCount() - senders, [&](int distance, auto const& lanesFrom) {
+        int const behind = (links_.rank - distance + links_.size) % links_.size;
+        if (!messages.hasRecv(behind)) return;
+        lanesFrom(messages.recv[behind].bytes, [&](unsigned lane) {
+          receive(LaneEnd<Block>{links_, group, behind, lane}, messages.recv[behind]);
+        });
+      });
     }
   }
 
  private:
+  // Calls perPeer(distance, lanesFrom) from near to far; lanesFrom(bytes, work) calls work(lane) for each lane of such
+  // a message that is the share of `place` among so many. Which these are depends on nothing else, so a lane remains
+  // with its block from call to call.
+  template <class PerPeer>
+  MSCCLPP_DEVICE void forEachLane(unsigned place, unsigned places, PerPeer const& perPeer) const {
+    // Peers begin at different places, so that small messages to several do not meet in one.
+    auto const shift = maximum(places / maximum(static_cast<unsigned>(links_.size - 1), 1u), 1u) % places;
+    auto first = place;
+    for (int distance = 1; distance < links_.size; ++distance) {
+      perPeer(distance, [&](std::uint64_t bytes, auto const& work) {
+        auto const part = layout::messagePart(links_.layout.lanes, bytes);
+        for (auto lane = first; lane == 0 || lane * part < bytes; lane += places) work(lane);
+      });
+      first = first >= shift ? first - shift : first + places - shift;
+    }
+  }
+
   template <class B>
   MSCCLPP_DEVICE void copyOwn(B const& blocks, layout::Messages const& messages) const {
     int const own = links_.rank;
@@ -83,64 +105,41 @@ class SendRecv {
     if (in.data != out.data) copy(blocks, out.data, in.data, in.bytes);
   }
 
-  // The chunks of one message that are of one lane.
-  class Chunks {
-   public:
-    Chunks() = default;
-    MSCCLPP_DEVICE Chunks(layout::PointToPointLayout const& layout, std::uint64_t bytes, unsigned lane)
-        : packets_(bytes <= layout.packetLimit), size_(packets_ ? layout.packetBytes : layout.stageBytes) {
-      // Lanes take equal parts, as far as these are not too small to be worth a block.
-      constexpr std::uint64_t least = 1920;
-      auto const part = roundUp<std::uint64_t>(maximum(ceilDiv<std::uint64_t>(bytes, layout.lanes), least), 128);
-      at_ = part * lane;
-      end_ = minimum(bytes, part * (lane + 1));
-      // A message without bytes is a chunk as well.
-      more_ = at_ < end_ || lane == 0;
+  // What a message has in one lane, in chunks.
+  struct Part {
+    MSCCLPP_DEVICE Part(layout::PointToPointLayout const& layout, std::uint64_t bytes, unsigned lane)
+        : packets(bytes <= layout.packetLimit), chunk(packets ? layout.packetBytes : layout.stageBytes) {
+      auto const part = layout::messagePart(layout.lanes, bytes);
+      begin = part * lane;
+      end = minimum(bytes, begin + part);
     }
-    MSCCLPP_DEVICE bool packets() const { return packets_; }
-    MSCCLPP_DEVICE bool more() const { return more_; }
-    MSCCLPP_DEVICE std::uint64_t offset() const { return at_; }
-    MSCCLPP_DEVICE std::uint64_t bytes() const { return minimum(size_, end_ - at_); }
-    MSCCLPP_DEVICE void next() {
-      at_ += bytes();
-      more_ = at_ < end_;
-    }
-
-   private:
-    bool packets_ = false;
-    bool more_ = false;
-    std::uint64_t size_ = 0;
-    std::uint64_t at_ = 0;
-    std::uint64_t end_ = 0;
+    bool packets;
+    std::uint64_t chunk;  // bytes of each but the last
+    std::uint64_t begin;
+    std::uint64_t end;
   };
 
-  // One end of a lane between this rank and a peer, with the message that it works on.
+  // One end of a lane between this rank and a peer.
   template <class G>
   struct LaneEnd {
     layout::PointToPointHandle const& links;
     G const group;
     int const peer;
     unsigned const lane;
-    std::uint64_t total = 0;  // bytes of the message, of all lanes
-    Chunks chunks = {};
-    std::uint64_t done = 0;  // chunks of the lane so far, of all messages
-    bool first = true;
 
-    // `counted`: where this rank keeps `done`.
-    MSCCLPP_DEVICE void begin(std::uint64_t bytes, std::uint64_t counted) {
-      total = bytes;
-      chunks = Chunks(links.layout, bytes, lane);
-      group.sync();
-      done = load<Order::relaxed, Scope::device>(counter(links.rank, counted, peer));
-    }
-    MSCCLPP_DEVICE void commit(std::uint64_t counted) const {
-      if (first || group.rank() != 0) return;
-      store<Order::relaxed, Scope::device>(counter(links.rank, counted, peer), done);
-    }
+    // Of the array that `rank` keeps for its peer `of`.
     MSCCLPP_DEVICE std::uint64_t* counter(int rank, std::uint64_t array, int of) const {
       return reinterpret_cast<std::uint64_t*>(links.bases[rank] + array) + links.layout.index(of, lane);
     }
-    // Returns when the counter that the peer keeps here says at least so many.
+    // How many chunks of the lane there have been in all calls; only this end's block reads and writes it.
+    MSCCLPP_DEVICE std::uint64_t recall(std::uint64_t array) const {
+      group.sync();
+      return load<Order::relaxed, Scope::device>(counter(links.rank, array, peer));
+    }
+    MSCCLPP_DEVICE void keep(std::uint64_t array, std::uint64_t count) const {
+      if (group.rank() == 0) store<Order::relaxed, Scope::device>(counter(links.rank, array, peer), count);
+    }
+    // By one thread. Returns when the counter that the peer keeps here says at least so many.
     MSCCLPP_DEVICE void await(layout::WaitKind kind, std::uint64_t array, std::uint64_t count) const {
       auto const* const word = counter(links.rank, array, peer);
       poll(links.watch, {kind, peer, lane, count}, [&](std::uint64_t& seen) {
@@ -148,117 +147,94 @@ class SendRecv {
         return seen >= count;
       });
     }
-    MSCCLPP_DEVICE void tell(std::uint64_t array) const {
-      store<Order::release, Scope::system>(counter(peer, array, links.rank), done);
+    // On behalf of the group, of which each thread has done its part.
+    MSCCLPP_DEVICE void tell(std::uint64_t array, std::uint64_t count) const {
+      group.sync();
+      if (group.rank() == 0) store<Order::release, Scope::system>(counter(peer, array, links.rank), count);
     }
-    // Slot of chunk `done` in the ring that `to` keeps for `from`.
-    MSCCLPP_DEVICE std::byte* slot(int to, int from, std::uint64_t region, std::uint64_t bytes) const {
+    // Of chunk `count`, in the ring that `to` keeps for `from`.
+    MSCCLPP_DEVICE std::byte* slot(int to, int from, std::uint64_t region, std::uint64_t count,
+                                   std::uint64_t bytes) const {
       auto const& layout = links.layout;
-      return links.bases[to] + region + (layout.index(from, lane) * layout.slots + done % layout.slots) * bytes;
+      return links.bases[to] + region +
+             (layout.index(from, lane) * layout.slots + (count & (layout.slots - 1))) * bytes;
     }
   };
-
   template <class G>
-  class Sender {
-   public:
-    MSCCLPP_DEVICE Sender(layout::PointToPointHandle const& links, G const& group, int peer, unsigned lane,
-                          layout::Messages const& messages)
-        : end_{links, group, peer, lane} {
-      if (!messages.hasSend(peer)) return;
-      data_ = static_cast<std::byte const*>(messages.send[peer].data);
-      end_.begin(messages.send[peer].bytes, links.layout.sent);
-    }
-
-    MSCCLPP_DEVICE bool more() const { return end_.chunks.more(); }
-
-    MSCCLPP_DEVICE void next() {
-      auto const& [links, group, peer, lane, total, chunks, done, first] = end_;
-      auto const& layout = links.layout;
-      ++end_.done;
+  MSCCLPP_DEVICE static void send(LaneEnd<G> const& end, layout::Messages::Send const& message) {
+    auto const& [links, group, peer, lane] = end;
+    auto const& layout = links.layout;
+    Part const part(layout, message.bytes, lane);
+    auto done = end.recall(layout.sent);
+    auto at = part.begin;
+    do {
+      ++done;
       if (group.rank() == 0 && done > layout.slots) {
-        end_.await(layout::WaitKind::messageTaken, layout.freed, done - layout.slots);
+        end.await(layout::WaitKind::messageTaken, layout.freed, done - layout.slots);
       }
       group.sync();
       auto const flag = packetFlag(done);
-      if (first && group.rank() == 0) {
-        Payload<2> const header{{static_cast<std::uint32_t>(total), static_cast<std::uint32_t>(total >> 32)}};
-        LL16::store(end_.slot(peer, links.rank, layout.headers, 16), header, flag, true);
+      if (at == part.begin && group.rank() == 0) {
+        Payload<2> const header{
+            {static_cast<std::uint32_t>(message.bytes), static_cast<std::uint32_t>(message.bytes >> 32)}};
+        LL16::store(end.slot(peer, links.rank, layout.headers, done, 16), header, flag, true);
       }
-      end_.first = false;
-      auto const* const from = data_ + chunks.offset();
-      if (chunks.packets()) {
-        auto* const to = end_.slot(peer, links.rank, layout.packets, layout.packetSlot);
-        copyToPackets<P>(group, to, from, chunks.bytes(), flag);
+      auto const bytes = minimum(part.chunk, part.end - at);
+      auto const* const from = static_cast<std::byte const*>(message.data) + at;
+      if (part.packets) {
+        copyToPackets<P>(group, end.slot(peer, links.rank, layout.packets, done, layout.packetSlot), from, bytes, flag);
       } else {
-        copy(group, end_.slot(peer, links.rank, layout.stage, layout.stageBytes), from, chunks.bytes());
-        group.sync();
-        if (group.rank() == 0) end_.tell(layout.arrived);
+        copy(group, end.slot(peer, links.rank, layout.stage, done, layout.stageBytes), from, bytes);
+        end.tell(layout.arrived, done);
       }
-      end_.chunks.next();
-    }
-
-    MSCCLPP_DEVICE void commit() const { end_.commit(end_.links.layout.sent); }
-
-   private:
-    LaneEnd<G> end_;
-    std::byte const* data_ = nullptr;
-  };
+      at += bytes;
+    } while (at < part.end);
+    end.keep(layout.sent, done);
+  }
 
   template <class G>
-  class Receiver {
-   public:
-    MSCCLPP_DEVICE Receiver(layout::PointToPointHandle const& links, G const& group, int peer, unsigned lane,
-                            layout::Messages const& messages)
-        : end_{links, group, peer, lane} {
-      if (!messages.hasRecv(peer)) return;
-      data_ = static_cast<std::byte*>(messages.recv[peer].data);
-      end_.begin(messages.recv[peer].bytes, links.layout.taken);
-    }
-
-    MSCCLPP_DEVICE bool more() const { return end_.chunks.more(); }
-
-    MSCCLPP_DEVICE void next() {
-      auto const& [links, group, peer, lane, total, chunks, done, first] = end_;
-      auto const& layout = links.layout;
-      ++end_.done;
+  MSCCLPP_DEVICE static void receive(LaneEnd<G> const& end, layout::Messages::Recv const& message) {
+    auto const& [links, group, peer, lane] = end;
+    auto const& layout = links.layout;
+    Part const part(layout, message.bytes, lane);
+    auto done = end.recall(layout.taken);
+    auto at = part.begin;
+    do {
+      ++done;
       auto const flag = packetFlag(done);
-      if (first && group.rank() == 0) checkHeader(flag);
-      end_.first = false;
-      auto* const to = data_ + chunks.offset();
-      if (chunks.packets()) {
-        auto const* const from = end_.slot(links.rank, peer, layout.packets, layout.packetSlot);
-        copyFromPackets<P>(group, to, from, chunks.bytes(), flag, links.watch, peer);
+      if (at == part.begin && group.rank() == 0) checkHeader(end, message.bytes, done, flag);
+      auto const bytes = minimum(part.chunk, part.end - at);
+      auto* const to = static_cast<std::byte*>(message.data) + at;
+      if (part.packets) {
+        auto const* const from = end.slot(links.rank, peer, layout.packets, done, layout.packetSlot);
+        copyFromPackets<P>(group, to, from, bytes, flag, links.watch, peer);
       } else {
-        if (group.rank() == 0) end_.await(layout::WaitKind::message, layout.arrived, done);
+        if (group.rank() == 0) end.await(layout::WaitKind::message, layout.arrived, done);
         group.sync();
-        copy(group, to, end_.slot(links.rank, peer, layout.stage, layout.stageBytes), chunks.bytes());
+        copy(group, to, end.slot(links.rank, peer, layout.stage, done, layout.stageBytes), bytes);
       }
-      group.sync();
-      if (group.rank() == 0) end_.tell(layout.freed);
-      end_.chunks.next();
-    }
+      end.tell(layout.freed, done);
+      at += bytes;
+    } while (at < part.end);
+    end.keep(layout.taken, done);
+  }
 
-    MSCCLPP_DEVICE void commit() const { end_.commit(end_.links.layout.taken); }
-
-   private:
-    MSCCLPP_DEVICE void checkHeader(std::uint32_t flag) const {
-      auto const& links = end_.links;
-      Payload<2> header{};
-      auto const* const from = end_.slot(links.rank, end_.peer, links.layout.headers, 16);
-      poll(links.watch, {layout::WaitKind::message, end_.peer, end_.lane, end_.done}, [&](std::uint64_t& seen) {
-        auto const raw = LL16::load(from);
-        header = LL16::payloadOf(raw);
-        seen = end_.done - 1;
-        return !LL16::lacks(raw, flag);
-      });
-      auto const theirs = header.word[0] | std::uint64_t{header.word[1]} << 32;
-      require(theirs == end_.total, links.watch, end_.peer, std::uint64_t(layout::Misuse::messageBytes), end_.total,
-              theirs);
-    }
-
-    LaneEnd<G> end_;
-    std::byte* data_ = nullptr;
-  };
+  // By one thread: the message that begins with chunk `count` has the bytes that are expected.
+  template <class G>
+  MSCCLPP_DEVICE static void checkHeader(LaneEnd<G> const& end, std::uint64_t expected, std::uint64_t count,
+                                         std::uint32_t flag) {
+    auto const& links = end.links;
+    Payload<2> header{};
+    auto const* const from = end.slot(links.rank, end.peer, links.layout.headers, count, 16);
+    poll(links.watch, {layout::WaitKind::message, end.peer, end.lane, count}, [&](std::uint64_t& seen) {
+      auto const raw = LL16::load(from);
+      header = LL16::payloadOf(raw);
+      seen = count - 1;
+      return !LL16::lacks(raw, flag);
+    });
+    auto const bytes = header.word[0] | std::uint64_t{header.word[1]} << 32;
+    require(bytes == expected, links.watch, end.peer, std::uint64_t(layout::Misuse::messageBytes), expected, bytes);
+  }
 
   layout::PointToPointHandle const& links_;
 };

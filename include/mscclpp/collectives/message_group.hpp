@@ -32,9 +32,9 @@ class MessageGroup {
   MessageGroup& send(void const* data, std::size_t bytes, int peer);
   MessageGroup& recv(void* data, std::size_t bytes, int peer);
 
-  // Empties the group. `blocks` 0: enough for all peers at once, as far as they fit the device; else at least one per
-  // lane. `threads` per block, 0: the library's choice. Throws invalidUsage for messages to the own rank that do not
-  // meet, and unsupported where the build has no kernels for the device.
+  // Empties the group. `blocks` 0: enough for all peers at once, as far as they fit the device. `threads` per block, 0:
+  // the library's choice. Throws invalidUsage for messages to the own rank that do not meet, and unsupported where the
+  // build has no kernels for the device.
   void start(int blocks = 0, int threads = 0);
 
  private:
@@ -48,9 +48,9 @@ class MessageGroup {
   std::map<int, std::size_t> recvs_;
 };
 
-// The launch of the kernel of messages whose largest has `bytes` bytes, through links of so many ranks and lanes, as
-// MessageGroup chooses it: with at most `maxBlocks` blocks, but at least one for each lane.
-LaunchShape messageLaunchShape(Kernel const& kernel, std::uint32_t ranks, std::uint32_t lanes, std::uint64_t bytes,
+// The launch of the kernel of messages with so many peers, whose largest has `bytes` bytes, through links of so many
+// lanes, as MessageGroup chooses it: a block for each end of each lane, as far as `maxBlocks` has them.
+LaunchShape messageLaunchShape(Kernel const& kernel, std::uint32_t peers, std::uint32_t lanes, std::uint64_t bytes,
                                std::uint32_t maxBlocks);
 
 }  // namespace mscclpp

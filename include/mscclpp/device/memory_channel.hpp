@@ -49,7 +49,7 @@ struct MemoryChannelDeviceHandle : layout::MemoryChannelHandle {
   MSCCLPP_DEVICE void put(G const& group, std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes) const {
     checkRemote(dstOffset, bytes);
     checkLocal(srcOffset, bytes);
-    copy(group, dst + dstOffset, src + srcOffset, bytes);
+    copy<8>(group, dst + dstOffset, src + srcOffset, bytes);
   }
   // Copies from the peer's memory to this rank's.
   template <Group G>
@@ -57,7 +57,7 @@ struct MemoryChannelDeviceHandle : layout::MemoryChannelHandle {
                           std::uint64_t bytes) const {
     checkRemote(remoteOffset, bytes);
     checkLocal(localOffset, bytes);
-    copy(group, src + localOffset, dst + remoteOffset, bytes);
+    copy<8>(group, src + localOffset, dst + remoteOffset, bytes);
   }
   template <PacketFormat P = LL16, Group G>
   MSCCLPP_DEVICE void putPackets(G const& group, std::uint64_t targetOffset, std::uint64_t originOffset,

@@ -10,7 +10,7 @@
 // serves one kernel at a time: make one for each stream that exchanges messages at the same time. Destroy it when the
 // kernels of all ranks that use it have ended.
 //
-// Memory of each rank: ranks x lanes x slots x (stageBytes + 2 x packetBytes), by default 20 MiB for each rank.
+// Memory of each rank: ranks x lanes x slots x (stageBytes + 2 x packetBytes), by default 18 MiB for each rank.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mscclpp/device/bits.hpp"
 #include "mscclpp/device/config.hpp"
 #include "mscclpp/layout/watch.hpp"
 #include "mscclpp/layout/workspace.hpp"
@@ -19,14 +20,28 @@ namespace mscclpp::layout {
 
 // What the host asks for. Small messages go as packets, others through plain memory.
 struct PointToPointRequirement {
-  std::uint32_t lanes = 32;               // blocks that work on one message in each direction
-  std::uint32_t slots = 4;                // chunks that may be on their way, per lane
+  std::uint32_t lanes = 64;               // blocks at either end that work on one message
+  std::uint32_t slots = 2;                // chunks that may be on their way, per lane; a power of two
   std::uint64_t stageBytes = 128 << 10;   // of data in a chunk that goes through plain memory
-  std::uint64_t packetBytes = 16 << 10;   // of data in a chunk of packets
-  std::uint64_t packetLimit = 256 << 10;  // largest message that goes as packets
+  std::uint64_t packetBytes = 8 << 10;    // of data in a chunk of packets
+  std::uint64_t packetLimit = 1 << 20;    // largest message that goes as packets
 
   friend constexpr bool operator==(PointToPointRequirement const&, PointToPointRequirement const&) = default;
 };
+
+// Bytes of a message in each of its lanes but the last, which may have fewer. Lanes take equal parts, as far as these
+// are not too small to be worth a block.
+MSCCLPP_HOST_DEVICE constexpr std::uint64_t messagePart(std::uint32_t lanes, std::uint64_t bytes) {
+  constexpr std::uint64_t least = 1920;
+  if (bytes <= least * lanes) return least;
+  return roundUp<std::uint64_t>(ceilDiv<std::uint64_t>(bytes, lanes), 128);
+}
+
+// How many of the `lanes` a message takes; one without bytes is a chunk of the first.
+MSCCLPP_HOST_DEVICE constexpr std::uint32_t messageLanes(std::uint32_t lanes, std::uint64_t bytes) {
+  auto const part = messagePart(lanes, bytes);
+  return bytes <= part ? 1 : static_cast<std::uint32_t>(ceilDiv(bytes, part));
+}
 
 struct PointToPointLayout {
   std::uint32_t ranks;

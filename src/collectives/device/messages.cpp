@@ -29,7 +29,7 @@ void startMessages(KernelCall const& call) {
 // `bytes` of one lane. A simulated GPU has its threads for a cost.
 LaunchShape messageShape(std::uint32_t, std::uint64_t bytes, std::uint32_t maxBlocks) {
   if (kernelDevice == DeviceKind::sim) return {.blocks = maxBlocks, .threads = 32};
-  return {.blocks = maxBlocks, .threads = bytes <= 4096 ? 128u : 512u};
+  return {.blocks = maxBlocks, .threads = bytes <= 2048 ? 128u : 512u};
 }
 
 template <class P>
@@ -39,7 +39,7 @@ void addMessages(KernelTable& table, char const* name) {
   kernel.shape = &messageShape;
   kernel.inPlace = false;
   kernel.minThreads = 32;
-  kernel.minBlocks = layout::PointToPointRequirement{}.lanes;
+  kernel.minBlocks = 2;
   kernel.requirement = [](std::uint32_t, std::uint32_t, std::uint32_t) { return layout::WorkspaceRequirement{}; };
   table.add({kernelDevice, Collective::sendRecv, name, DataType::uint8, ReduceOp::none, 0}, kernel);
 }
