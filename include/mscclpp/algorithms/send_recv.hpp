@@ -139,13 +139,18 @@ class SendRecv {
     MSCCLPP_DEVICE void keep(std::uint64_t array, std::uint64_t count) const {
       if (group.rank() == 0) store<Order::relaxed, Scope::device>(counter(links.rank, array, peer), count);
     }
-    // By one thread. Returns when the counter that the peer keeps here says at least so many.
-    MSCCLPP_DEVICE void await(layout::WaitKind kind, std::uint64_t array, std::uint64_t count) const {
-      auto const* const word = counter(links.rank, array, peer);
+    // By one thread: what the counter says that the peer keeps here.
+    MSCCLPP_DEVICE std::uint64_t look(std::uint64_t array) const {
+      return load<Order::acquire, Scope::system>(counter(links.rank, array, peer));
+    }
+    // The same, once it says at least so many.
+    MSCCLPP_DEVICE std::uint64_t await(layout::WaitKind kind, std::uint64_t array, std::uint64_t count) const {
+      std::uint64_t found = 0;
       poll(links.watch, {kind, peer, lane, count}, [&](std::uint64_t& seen) {
-        seen = load<Order::acquire, Scope::system>(word);
+        seen = found = look(array);
         return seen >= count;
       });
+      return found;
     }
     // On behalf of the group, of which each thread has done its part.
     MSCCLPP_DEVICE void tell(std::uint64_t array, std::uint64_t count) const {
@@ -166,11 +171,13 @@ class SendRecv {
     auto const& layout = links.layout;
     Part const part(layout, message.bytes, lane);
     auto done = end.recall(layout.sent);
+    // Both loads are on their way together.
+    auto taken = group.rank() == 0 ? end.look(layout.freed) : 0;
     auto at = part.begin;
     do {
       ++done;
-      if (group.rank() == 0 && done > layout.slots) {
-        end.await(layout::WaitKind::messageTaken, layout.freed, done - layout.slots);
+      if (group.rank() == 0 && taken + layout.slots < done) {
+        taken = end.await(layout::WaitKind::messageTaken, layout.freed, done - layout.slots);
       }
       group.sync();
       auto const flag = packetFlag(done);
@@ -233,7 +240,8 @@ class SendRecv {
       return !LL16::lacks(raw, flag);
     });
     auto const bytes = header.word[0] | std::uint64_t{header.word[1]} << 32;
-    require(bytes == expected, links.watch, end.peer, std::uint64_t(layout::Misuse::messageBytes), expected, bytes);
+    requireAlone(bytes == expected, links.watch, end.peer, std::uint64_t(layout::Misuse::messageBytes), expected,
+                 bytes);
   }
 
   layout::PointToPointHandle const& links_;

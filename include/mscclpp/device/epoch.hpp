@@ -30,7 +30,7 @@ MSCCLPP_DEVICE std::uint64_t readEpoch(DeviceTeam const& team, B const& blocks) 
           team.layout.blocks, blocks.blockCount());
   waitForPreviousKernel();
   blocks.block().sync();
-  return load<Order::relaxed, Scope::device>(team.epochs() + block);
+  return load<Order::relaxed, Scope::device>(team.epochs() + arch::perThread(block));
 }
 
 // Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so

@@ -25,9 +25,9 @@ inline namespace MSCCLPP_BACKEND {
 
 using layout::WaitFor;
 
-// Writes the report and leaves the kernel. Rare, so kept out of line.
-[[noreturn]] MSCCLPP_COLD_DEVICE void giveUp(layout::Watch* watch, WaitFor what, std::uint64_t seen,
-                                             std::uint64_t waitedNs) {
+// Writes the report and leaves the kernel, though the compiler must not know that it does (device/config.hpp): the
+// thread's neighbours go on, maybe in the very loop that it gave up in.
+MSCCLPP_COLD_DEVICE void giveUp(layout::Watch* watch, WaitFor what, std::uint64_t seen, std::uint64_t waitedNs) {
   if (watch == nullptr) arch::trap("a kernel refused its launch and has no watch to say why");
   // Only this device counts here, and many hosts have no atomics with devices.
   auto const index = fetchAdd<Order::relaxed, Scope::device>(&watch->reportCount, 1u);
@@ -86,11 +86,21 @@ MSCCLPP_DEVICE void pollAnswer(layout::Watch* watch, WaitFor const& what, Ready&
   poll(watch, what, static_cast<Ready&&>(ready));
 }
 
-// Refuses to go on when a launch cannot work: reports `seen` against `limit` as misuse and leaves the kernel.
-MSCCLPP_DEVICE void require(bool condition, layout::Watch* watch, std::int32_t peer, std::uint64_t what,
-                            std::uint64_t limit, std::uint64_t seen) {
+// Refuses to go on when a launch cannot work: reports `seen` against `limit` as misuse and leaves the kernel. By a
+// thread whose neighbours may go on.
+MSCCLPP_DEVICE void requireAlone(bool condition, layout::Watch* watch, std::int32_t peer, std::uint64_t what,
+                                 std::uint64_t limit, std::uint64_t seen) {
   if (!condition) [[unlikely]]
     giveUp(watch, {layout::WaitKind::misuse, peer, what, limit}, seen, 0);
+}
+
+// The same by threads that all find the same, so that none goes on: they need not keep anything for it.
+MSCCLPP_DEVICE void require(bool condition, layout::Watch* watch, std::int32_t peer, std::uint64_t what,
+                            std::uint64_t limit, std::uint64_t seen) {
+  if (condition) [[likely]]
+    return;
+  requireAlone(false, watch, peer, what, limit, seen);
+  __builtin_unreachable();
 }
 
 }  // namespace MSCCLPP_BACKEND

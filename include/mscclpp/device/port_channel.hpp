@@ -104,10 +104,10 @@ struct BasePortChannelDeviceHandle : layout::BasePortChannelHandle {
  private:
   MSCCLPP_DEVICE std::uint64_t push(std::uint32_t type, std::uint32_t dst, std::uint64_t dstOffset, std::uint32_t src,
                                     std::uint64_t srcOffset, std::uint64_t bytes) const {
-    require((bytes | dstOffset | srcOffset) <= layout::maxTriggerBytes, fifo.watch, peer,
-            std::uint64_t(layout::Misuse::triggerRange), layout::maxTriggerBytes, bytes | dstOffset | srcOffset);
-    require((dst | src) < layout::maxTriggerMemories, fifo.watch, peer, std::uint64_t(layout::Misuse::triggerMemory),
-            layout::maxTriggerMemories - 1, dst < src ? src : dst);
+    requireAlone((bytes | dstOffset | srcOffset) <= layout::maxTriggerBytes, fifo.watch, peer,
+                 std::uint64_t(layout::Misuse::triggerRange), layout::maxTriggerBytes, bytes | dstOffset | srcOffset);
+    requireAlone((dst | src) < layout::maxTriggerMemories, fifo.watch, peer,
+                 std::uint64_t(layout::Misuse::triggerMemory), layout::maxTriggerMemories - 1, dst < src ? src : dst);
     return FifoDeviceHandle(fifo).push(layout::encode({bytes, srcOffset, dstOffset, src, dst, type, semaphore}));
   }
   MSCCLPP_DEVICE void awaitFlush(std::uint64_t position) const {
@@ -187,10 +187,10 @@ struct PortChannelDeviceHandle : layout::PortChannelHandle {
  private:
   MSCCLPP_DEVICE BasePortChannelDeviceHandle channel() const { return base; }
   MSCCLPP_DEVICE void check(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes) const {
-    require(dstOffset <= dstBytes && bytes <= dstBytes - dstOffset, base.fifo.watch, base.peer,
-            std::uint64_t(layout::Misuse::remoteRange), dstBytes, dstOffset + bytes);
-    require(srcOffset <= srcBytes && bytes <= srcBytes - srcOffset, base.fifo.watch, base.peer,
-            std::uint64_t(layout::Misuse::localRange), srcBytes, srcOffset + bytes);
+    requireAlone(dstOffset <= dstBytes && bytes <= dstBytes - dstOffset, base.fifo.watch, base.peer,
+                 std::uint64_t(layout::Misuse::remoteRange), dstBytes, dstOffset + bytes);
+    requireAlone(srcOffset <= srcBytes && bytes <= srcBytes - srcOffset, base.fifo.watch, base.peer,
+                 std::uint64_t(layout::Misuse::localRange), srcBytes, srcOffset + bytes);
   }
 };
 

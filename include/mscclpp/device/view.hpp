@@ -4,9 +4,12 @@
 // and length.
 //
 // `PayloadReader` and `PayloadWriter` decide once whether the buffer allows accesses of `Granule` bytes. Where it does,
-// whole payloads move in such accesses; at a ragged end, or in a misaligned buffer, elements move one by one. Elements
-// past the end read as zero and are not written. A `Window` is the part of the buffer that a tile lies in: with it,
-// each access needs 32-bit arithmetic only, which counts in kernels of a few hundred instructions.
+// payloads move in such accesses; at a ragged end, or in a misaligned buffer, elements move one by one. Elements past
+// the end read as zero and are not written. A `Window` is the part of the buffer that a tile lies in: with it, each
+// access needs 32-bit arithmetic only, which counts in kernels of a few hundred instructions.
+//
+// Buffer, window and extent are the same for all threads of a block, up to a multiple of Granule in the window's
+// offset: whether a window is whole decides for all of them which way they go.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +38,7 @@ template <class T>
 struct Window {
   T* data;              // its first element
   std::uint32_t bytes;  // that may be accessed from there
+  bool whole;           // no access of Granule bytes is cut off, or misaligned
 };
 
 namespace impl {
@@ -47,10 +51,12 @@ class PayloadAccess {
   MSCCLPP_DEVICE explicit PayloadAccess(View<T> view)
       : data_(view.data), bytes_(view.bytes()), aligned_(isAligned(view.data, Granule)) {}
 
-  // From `offset` bytes on, a multiple of the element's size; empty past the end.
-  MSCCLPP_DEVICE Window<T> window(std::uint64_t offset) const {
+  // From `offset` bytes on, a multiple of Granule; empty past the end. `extent`: bytes from there behind which nothing
+  // is asked for; a buffer with a ragged end is as fast as others where that is further away.
+  MSCCLPP_DEVICE Window<T> window(std::uint64_t offset, std::uint64_t extent = ~std::uint64_t{0}) const {
     std::uint64_t const left = offset < bytes_ ? bytes_ - offset : 0;
-    return {data_ + offset / sizeof(T), static_cast<std::uint32_t>(minimum<std::uint64_t>(left, 0xffffffffu))};
+    return {data_ + offset / sizeof(T), static_cast<std::uint32_t>(minimum<std::uint64_t>(left, 0xffffffffu)),
+            aligned_ && (bytes_ % Granule == 0 || left >= extent)};
   }
 
  protected:
@@ -59,27 +65,62 @@ class PayloadAccess {
   bool aligned_;
 };
 
-// Element by element. Out of line: hot kernels must stay small enough for the instruction cache, and these run at
-// ragged ends and in misaligned buffers only.
-template <class T, unsigned Words>
-MSCCLPP_COLD_DEVICE Payload<Words> readRagged(T const* data, std::uint32_t bytes, std::uint32_t offset) {
+// In a whole window, the accesses of `Granule` bytes that lie inside it and in the first `valid` bytes of the payload.
+template <class T, unsigned Words, unsigned Granule>
+MSCCLPP_DEVICE Payload<Words> readWhole(Window<T const> const& window, std::uint32_t offset, unsigned valid) {
+  using Access = Payload<Granule / 4>;
+  auto const* from = reinterpret_cast<Access const*>(reinterpret_cast<std::byte const*>(window.data) + offset);
+  Payload<Words> payload{};
+  MSCCLPP_UNROLL
+  for (unsigned i = 0; i < Words * 4 / Granule; ++i) {
+    if (offset + i * Granule >= window.bytes || (i != 0 && i * Granule >= valid)) break;
+    Access const piece = from[i];
+    MSCCLPP_UNROLL
+    for (unsigned w = 0; w < Granule / 4; ++w) payload.word[i * (Granule / 4) + w] = piece.word[w];
+  }
+  return payload;
+}
+
+template <class T, unsigned Words, unsigned Granule>
+MSCCLPP_DEVICE void writeWhole(Window<T> const& window, std::uint32_t offset, Payload<Words> const& payload,
+                               unsigned valid) {
+  using Access = Payload<Granule / 4>;
+  auto* to = reinterpret_cast<Access*>(reinterpret_cast<std::byte*>(window.data) + offset);
+  MSCCLPP_UNROLL
+  for (unsigned i = 0; i < Words * 4 / Granule; ++i) {
+    Access piece;
+    MSCCLPP_UNROLL
+    for (unsigned w = 0; w < Granule / 4; ++w) piece.word[w] = payload.word[i * (Granule / 4) + w];
+    if (offset + i * Granule < window.bytes && (i == 0 || i * Granule < valid)) to[i] = piece;
+  }
+}
+
+// Windows that are not whole. Out of line: hot kernels must stay small enough for the instruction cache. Whole windows
+// are the same for all threads of a block, so that these go the same way (device/config.hpp).
+template <class T, unsigned Words, unsigned Granule>
+MSCCLPP_COLD_DEVICE Payload<Words> readPieces(Window<T const> window, bool aligned, std::uint32_t offset,
+                                              std::uint32_t valid) {
+  if (aligned && offset + valid <= window.bytes) return readWhole<T, Words, Granule>(window, offset, valid);
+  auto const end = minimum(window.bytes, offset + valid);
   ElementsOf<T, Words> elements;
   MSCCLPP_UNROLL
   for (unsigned i = 0; i < elements.size; ++i) {
     auto const at = static_cast<std::uint32_t>(offset + i * sizeof(T));
-    elements[i] = at < bytes ? data[at / sizeof(T)] : T{};
+    elements[i] = at < end ? window.data[at / sizeof(T)] : T{};
   }
   return pack(elements);
 }
 
-template <class T, unsigned Words>
-MSCCLPP_COLD_DEVICE void writeRagged(T* data, std::uint32_t bytes, std::uint32_t offset, Payload<Words> payload,
-                                     unsigned valid) {
+template <class T, unsigned Words, unsigned Granule>
+MSCCLPP_COLD_DEVICE void writePieces(Window<T> window, bool aligned, std::uint32_t offset, Payload<Words> payload,
+                                     std::uint32_t valid) {
+  if (aligned && offset + valid <= window.bytes) return writeWhole<T, Words, Granule>(window, offset, payload, valid);
+  auto const end = minimum(window.bytes, offset + valid);
   auto const elements = unpack<T>(payload);
   MSCCLPP_UNROLL
   for (unsigned i = 0; i < elements.size; ++i) {
     auto const at = static_cast<std::uint32_t>(offset + i * sizeof(T));
-    if (i * sizeof(T) < valid && at < bytes) data[at / sizeof(T)] = elements[i];
+    if (at < end) window.data[at / sizeof(T)] = elements[i];
   }
 }
 
@@ -94,21 +135,9 @@ class PayloadReader : public impl::PayloadAccess<T const, Granule> {
   // another multiple, is touched: it may be another thread's.
   MSCCLPP_DEVICE Payload<Words> read(Window<T const> const& window, std::uint32_t offset,
                                      unsigned valid = Words * 4) const {
-    if (this->aligned_ && offset + valid <= window.bytes) [[likely]] {
-      Payload<Words> payload{};
-      using Access = Payload<Granule / 4>;
-      auto const* from = reinterpret_cast<Access const*>(reinterpret_cast<std::byte const*>(window.data) + offset);
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < Words * 4 / Granule; ++i) {
-        if (i != 0 && i * Granule >= valid) break;
-        Access const piece = from[i];
-        MSCCLPP_UNROLL
-        for (unsigned w = 0; w < Granule / 4; ++w) payload.word[i * (Granule / 4) + w] = piece.word[w];
-      }
-      return payload;
-    }
-    if (offset >= window.bytes) return {};
-    return impl::readRagged<T, Words>(window.data, minimum(window.bytes, offset + valid), offset);
+    if (window.whole) [[likely]]
+      return impl::readWhole<T, Words, Granule>(window, offset, valid);
+    return impl::readPieces<T, Words, Granule>(window, this->aligned_, offset, valid);
   }
 };
 
@@ -120,19 +149,9 @@ class PayloadWriter : public impl::PayloadAccess<T, Granule> {
   // Writes the first `valid` bytes of `payload`, a multiple of Granule, at `offset` bytes into the window.
   MSCCLPP_DEVICE void write(Window<T> const& window, std::uint32_t offset, Payload<Words> const& payload,
                             unsigned valid = Words * 4) const {
-    if (this->aligned_ && offset + valid <= window.bytes) [[likely]] {
-      using Access = Payload<Granule / 4>;
-      auto* to = reinterpret_cast<Access*>(reinterpret_cast<std::byte*>(window.data) + offset);
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < Words * 4 / Granule; ++i) {
-        Access piece;
-        MSCCLPP_UNROLL
-        for (unsigned w = 0; w < Granule / 4; ++w) piece.word[w] = payload.word[i * (Granule / 4) + w];
-        if (i == 0 || i * Granule < valid) to[i] = piece;
-      }
-      return;
-    }
-    if (offset < window.bytes) impl::writeRagged<T, Words>(window.data, window.bytes, offset, payload, valid);
+    if (window.whole) [[likely]]
+      return impl::writeWhole<T, Words, Granule>(window, offset, payload, valid);
+    impl::writePieces<T, Words, Granule>(window, this->aligned_, offset, payload, valid);
   }
 };
 

@@ -162,7 +162,7 @@ class PacketMoves : public StepValues<T, Op, Shape> {
     storePacket(steps, step, chunk, piece, slot, value);
   }
 
-  // Into the step's targets, packets or plain.
+  // Into the step's targets, packets or plain. A chunk that travels as packets has less than 4 GiB, see PlanContext.
   template <class Steps>
   MSCCLPP_DEVICE void storePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
                                   std::uint32_t slot, Payload<P::words> const& value) const {
@@ -173,7 +173,7 @@ class PacketMoves : public StepValues<T, Op, Shape> {
       } else {
         auto const view = this->template viewOf<T>(operand, chunk, piece);
         PayloadWriter<T, P::words, P::granule> const writer(view);
-        writer.write(payloadWindow(view), slot * P::words * 4, value);
+        writer.write(writer.window(0), slot * P::words * 4, value);
       }
     });
   }
@@ -182,17 +182,11 @@ class PacketMoves : public StepValues<T, Op, Shape> {
                                               std::uint32_t slot) const {
     auto const view = this->template viewOf<T const>(operand, chunk, piece);
     PayloadReader<T, P::words, P::granule> const reader(view);
-    return reader.read(payloadWindow(view), slot * P::words * 4);
+    return reader.read(reader.window(0), slot * P::words * 4);
   }
   MSCCLPP_DEVICE std::byte* packetPlace(layout::PlanOperand const& operand, int chunk, Piece const& piece,
                                         std::uint32_t slot) const {
     return this->place(operand, chunk, piece.first).address + std::uint64_t{slot} * P::slotBytes;
-  }
-
-  // A chunk that travels as packets has less than 4 GiB, see PlanContext.
-  template <class U>
-  MSCCLPP_DEVICE static Window<U> payloadWindow(View<U> const& view) {
-    return {view.data, static_cast<std::uint32_t>(view.bytes())};
   }
 };
 

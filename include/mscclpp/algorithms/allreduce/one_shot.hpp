@@ -40,12 +40,13 @@ struct OneShot {
     if (partition.slots == 0) return;
     if constexpr (putsToAll<Tr>) requireMulticast(team);
 
+    auto const tileBytes = Tr::dataOffset(partition.tile);
     auto tile = partition.at(0);
     auto mine = threadSlots<U>(thread, threads, tile);
     session.open();
     for (std::uint64_t round = 0;;) {
       auto const tileOffset = Tr::dataOffset(tile.first);
-      auto const source = reader.window(tileOffset);
+      auto const source = reader.window(tileOffset, tileBytes);
       Payload<W> own[U];
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < U; ++i) {
@@ -61,7 +62,7 @@ struct OneShot {
       typename R::template Accumulators<W> totals[U]{};
       R::template fold<U>(team, session, 0, mine.slot, mine.active, own, totals);
       if constexpr (putsToAll<Tr>) receiveOwn(session, team.rank, mine);
-      auto const target = writer.window(tileOffset);
+      auto const target = writer.window(tileOffset, tileBytes);
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < U; ++i) {
         if (!mine.valid[i]) continue;

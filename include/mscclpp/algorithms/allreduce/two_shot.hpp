@@ -48,6 +48,7 @@ struct TwoShot {
 
     if (share == 0) return;
 
+    auto const tileBytes = Tr::dataOffset(partition.tile);
     auto tile = partition.at(0);
     auto mine = threadSlots<U>(thread, threads, tile);
     session.open();
@@ -62,7 +63,7 @@ struct TwoShot {
         Payload<W> part[ahead][U];
         MSCCLPP_UNROLL
         for (int k = 0; k < ahead; ++k) {
-          auto const source = reader.window(offsetOf(peerAt(first + k)));
+          auto const source = reader.window(offsetOf(peerAt(first + k)), tileBytes);
           MSCCLPP_UNROLL
           for (unsigned i = 0; i < U; ++i) {
             part[k][i] = mine.valid[i] ? reader.read(source, Tr::dataOffset(mine.slot[i]), Tr::dataBytes(mine.slot[i]))
@@ -84,13 +85,15 @@ struct TwoShot {
       session.exchange(0);
 
       auto const ownOffset = offsetOf(team.rank);
-      reduceShare<Tr, R>(team, session, reader, mine, ownOffset, [&](unsigned i, Payload<W> const& result) {
-        MSCCLPP_UNROLL
-        for (int distance = 1; distance < ranks; ++distance) {
-          session.put(peerAt(distance), resultRow + rank, mine.slot[i], result, mine.active[i]);
-        }
-        if (mine.valid[i]) store<Tr, R>(writer, epilogue, result, ownOffset, mine.slot[i]);
-      });
+      reduceShare<Tr, R>(
+          team, session, reader.window(ownOffset, tileBytes), reader, mine, [&](unsigned i, Payload<W> const& result) {
+            MSCCLPP_UNROLL
+            for (int distance = 1; distance < ranks; ++distance) {
+              session.put(peerAt(distance), resultRow + rank, mine.slot[i], result, mine.active[i]);
+            }
+            if (mine.valid[i])
+              store<Tr, R>(writer, writer.window(ownOffset, tileBytes), epilogue, result, ownOffset, mine.slot[i]);
+          });
       session.exchange(1);
 
       MSCCLPP_UNROLL
@@ -106,7 +109,8 @@ struct TwoShot {
         MSCCLPP_UNROLL
         for (unsigned k = 0; k < ahead * U; ++k) {
           if (!mine.valid[k % U]) continue;
-          store<Tr, R>(writer, epilogue, results[k], offsetOf(sources[k].peer), mine.slot[k % U]);
+          auto const at = offsetOf(sources[k].peer);
+          store<Tr, R>(writer, writer.window(at, tileBytes), epilogue, results[k], at, mine.slot[k % U]);
         }
       }
       if (last) return;
@@ -119,12 +123,11 @@ struct TwoShot {
 
  private:
   // Folds the own share `Tr::batch` payloads at a time and hands each result, as it will travel, to `emit`.
-  template <class Tr, class R, class Session, class Reader, unsigned U, class Emit>
-  MSCCLPP_DEVICE static void reduceShare(DeviceTeam const& team, Session const& session, Reader const& reader,
-                                         ThreadSlots<U> const& mine, std::uint64_t ownOffset, Emit emit) {
+  template <class Tr, class R, class Session, class Source, class Reader, unsigned U, class Emit>
+  MSCCLPP_DEVICE static void reduceShare(DeviceTeam const& team, Session const& session, Source const& source,
+                                         Reader const& reader, ThreadSlots<U> const& mine, Emit emit) {
     constexpr unsigned batch = Tr::batch;
     static_assert(U % batch == 0);
-    auto const source = reader.window(ownOffset);
     MSCCLPP_UNROLL
     for (unsigned first = 0; first < U; first += batch) {
       Payload<Tr::words> own[batch];
@@ -145,10 +148,9 @@ struct TwoShot {
   }
 
   // The epilogue sees, on every rank, the result as it travelled: rounded to the element type.
-  template <class Tr, class R, class Writer, class Epilogue>
-  MSCCLPP_DEVICE static void store(Writer const& writer, Epilogue const& epilogue, Payload<Tr::words> const& result,
-                                   std::uint64_t tileOffset, std::uint32_t slot) {
-    auto const target = writer.window(tileOffset);
+  template <class Tr, class R, class Writer, class Target, class Epilogue>
+  MSCCLPP_DEVICE static void store(Writer const& writer, Target const& target, Epilogue const& epilogue,
+                                   Payload<Tr::words> const& result, std::uint64_t tileOffset, std::uint32_t slot) {
     auto const offset = Tr::dataOffset(slot);
     if constexpr (std::same_as<Epilogue, Identity>) {
       writer.write(target, offset, result, Tr::dataBytes(slot));

@@ -222,11 +222,11 @@ struct OneExchange {
     }
     MSCCLPP_DEVICE Reader reader(View<Element const> const& part) const {
       PayloadReader<Element, W, Tr::granule> const whole(part);
-      return {whole, whole.window(tileOffset)};
+      return {whole, whole.window(tileOffset, Tr::dataOffset(partition.tile))};
     }
     MSCCLPP_DEVICE Writer writer(View<Element> const& part) const {
       PayloadWriter<Element, W, Tr::granule> const whole(part);
-      return {whole, whole.window(tileOffset)};
+      return {whole, whole.window(tileOffset, Tr::dataOffset(partition.tile))};
     }
     MSCCLPP_DEVICE Payload<W> read(Reader const& from, std::uint32_t slot) const {
       return from.all.read(from.window, Tr::dataOffset(slot), Tr::dataBytes(slot));

@@ -61,7 +61,7 @@ struct Pull {
         MSCCLPP_UNROLL
         for (unsigned k = 0; k < together; ++k) {
           Reader const reader(plan.source(first + static_cast<int>(k)));
-          auto const window = reader.window(at);
+          auto const window = reader.window(at, tile);
           MSCCLPP_UNROLL
           for (unsigned u = 0; u < U; ++u) {
             values[k][u] = valid[u] ? reader.read(window, offset[u]) : Payload<W>{};
@@ -84,7 +84,7 @@ struct Pull {
           auto* const target = plan.target(team.peerAt(distance, ranks));
           if (target == nullptr) continue;
           Writer const writer(View<T>{target, share.count});
-          writer.write(writer.window(at), offset[u], result);
+          writer.write(writer.window(at, tile), offset[u], result);
         }
       }
     }

@@ -157,9 +157,9 @@ struct SwitchPipeline {
       for (std::uint64_t step = 0; step < count; ++step) {
         auto const epoch = firstEpoch + step;
         if (step >= 2) awaitCopiedOut(group, unit, epoch - 2);
-        auto const window = reader.window(firstByte(step, unit));
         auto* const to = ownStage(epoch, unit);
         auto const here = payloads(step, unit);
+        auto const window = reader.window(firstByte(step, unit), std::uint64_t{here} * 16);
         for (unsigned at = group.rank(); at < here; at += U * group.size()) {
           Payload<4> held[U];
           MSCCLPP_UNROLL
@@ -220,9 +220,9 @@ struct SwitchPipeline {
       for (std::uint64_t step = 0; step < count; ++step) {
         auto const epoch = firstEpoch + step;
         await(group, unit, 1, epoch);
-        auto const window = writer.window(firstByte(step, unit));
         auto const* const from = ownStage(epoch, unit);
         auto const here = payloads(step, unit);
+        auto const window = writer.window(firstByte(step, unit), std::uint64_t{here} * 16);
         for (unsigned at = group.rank(); at < here; at += U * group.size()) {
           Payload<4> held[U];
           MSCCLPP_UNROLL

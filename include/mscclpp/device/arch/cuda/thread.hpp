@@ -84,10 +84,22 @@ MSCCLPP_DEVICE void allowNextKernel() {
 #endif
 }
 
-// This thread leaves the kernel; barriers and warps no longer count it. The context stays usable.
-[[noreturn]] MSCCLPP_DEVICE void exitKernel() {
-  asm volatile("exit;" ::: "memory");
-  __builtin_unreachable();
+// `value`, which nvcc then takes for one that differs between threads. What it knows to be the same for a warp it may
+// move to a register of the warp, and waits for a load at once to do so.
+MSCCLPP_DEVICE unsigned perThread(unsigned value) { return threadIdx.x < blockDim.x ? value : value + 1; }
+
+// This thread leaves the kernel; barriers and warps no longer count it. The context stays usable. The compiler cannot
+// tell that a thread is always active, so it does not know that this never returns (device/config.hpp).
+MSCCLPP_DEVICE void exitKernel() {
+  asm volatile(
+      "{\n\t"
+      ".reg .pred active;\n\t"
+      ".reg .b32 mask;\n\t"
+      "activemask.b32 mask;\n\t"
+      "setp.ne.b32 active, mask, 0;\n\t"
+      "@active exit;\n\t"
+      "}" ::
+          : "memory");
 }
 
 // The kernel fails: the host sees a device error. The text reaches the host on the simulated machine only.
