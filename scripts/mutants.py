@@ -301,7 +301,7 @@ _PLAIN = re.compile(r"[\w.]+(?: \+ [\w.]+)*")
 def swapped_arguments(code):
     for m in re.finditer(r"\b(?:signal|session\.put|at|offset|copy|put|get|unpack|unpackPackets|putPackets|publishPhase"
                          r"|awaitPhase|commitEpoch|P::store|awaitPackets(?:<P>)?|copyToPackets|copyFromPackets(?:<P>)?"
-                         r"|impl::readRagged<[^;]*?>|impl::writeRagged<[^;]*?>|op|map|rowSlots)\(", code):
+                         r"|impl::(?:read|write)(?:Whole|Pieces)<[^;]*?>|op|map|rowSlots)\(", code):
         arguments = arguments_of(code, m.end() - 1)
         for (a, b), (c, d) in zip(arguments, arguments[1:]):
             if _PLAIN.fullmatch(code[a:b]) and _PLAIN.fullmatch(code[c:d]):
@@ -312,7 +312,7 @@ def swapped_arguments(code):
 
 
 def requirements(code):
-    yield from statements(code, "require|checkRemote|checkLocal")
+    yield from statements(code, "require|requireAlone|checkRemote|checkLocal")
 
 
 _RULES = {

@@ -105,7 +105,7 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
   MSCCLPP_DEVICE static std::uint64_t beginCall(layout::PlanHandle const& plan) {
     waitForPreviousKernel();
     thisBlock().sync();  // with the end of a call ahead in this kernel
-    return load<Order::relaxed, Scope::device>(plan.epochs + arch::blockIndex());
+    return load<Order::relaxed, Scope::device>(plan.epochs + arch::perThread(arch::blockIndex()));
   }
 
   template <class Steps>
