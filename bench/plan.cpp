@@ -244,10 +244,10 @@ class Planner {
     item.inPlace = options_.inPlace;
     auto const& kernel = *kernelOf(item, facts_);
     auto const ranks = static_cast<std::uint32_t>(facts_.ranks);
-    item.shape = item.collective == Collective::sendRecv
-                     ? messageLaunchShape(kernel, 1, layout::PointToPointRequirement{}.lanes, item.slotBytes(),
-                                          facts_.maxBlocks)
-                     : kernel.shape(ranks, item.slotBytes(), facts_.maxBlocks);
+    item.shape =
+        item.collective == Collective::sendRecv
+            ? messageLaunchShape(kernel, 1, layout::PointToPointRequirement{}.lanes, item.slotBytes(), facts_.maxBlocks)
+            : kernel.shape(ranks, item.slotBytes(), facts_.maxBlocks);
     if (options_.algorithmChoice == AlgorithmChoice::automatic) {
       auto const choice = automatic(item);
       if (choice.blocks > 0) item.shape.blocks = static_cast<unsigned>(choice.blocks);
