@@ -65,12 +65,11 @@ void MessageGroup::start(int blocks, int threads) {
            round.send[rank].bytes, round.recv[rank].bytes);
     }
   }
-  if (blocks < 0 || threads < 0 || blocks == 1) {
+  if (blocks < 0 || threads < 0 || (blocks != 0 && static_cast<std::uint32_t>(blocks) < layout::leastMessageBlocks)) {
     fail(ErrorCode::invalidUsage,
-         "rank {}: MessageGroup::start with {} blocks of {} threads; give at least 2 blocks, one that sends and one "
-         "that "
-         "receives, or 0",
-         rank, blocks, threads);
+         "rank {}: MessageGroup::start with {} blocks of {} threads; "
+         "give at least {} blocks, one that sends and one that receives, or 0",
+         rank, blocks, threads, layout::leastMessageBlocks);
   }
   auto const* const kernel =
       KernelTable::instance().find({links_.device().kind, Collective::sendRecv, layout.lines != 0 ? "ll128" : "ll16",
@@ -110,36 +109,43 @@ void MessageGroup::start(int blocks, int threads) {
 LaunchShape messageLaunchShape(Kernel const& kernel, std::uint32_t peers, std::uint32_t lanes, std::uint64_t bytes,
                                std::uint32_t maxBlocks) {
   auto shape = kernel.shape(peers, std::min(bytes, layout::messagePart(lanes, bytes)), maxBlocks);
-  shape.blocks = std::min(shape.blocks, 2 * std::max(peers, 1u) * layout::messageLanes(lanes, bytes));
+  auto const ends = 2 * std::max(peers, 1u) * layout::messageLanes(lanes, bytes);
+  shape.blocks = std::max(std::min(shape.blocks, ends), layout::leastMessageBlocks);
   return shape;
 }
 
 std::shared_ptr<Algorithm> collectives_impl::messageRing() {
   return std::make_shared<NativeAlgorithm>(
       "messages", Collective::sendRecv,
-      NativeFunctions{.initialize = {},
-                      .contextKey = {},
-                      .makeContext = [](Communicator const& communicator, CollectiveCall const&)
-                          -> std::shared_ptr<void> { return std::make_shared<PointToPoint>(communicator); },
-                      .run =
-                          [](std::shared_ptr<void> const& context, CollectiveCall const& call, Stream const& stream) {
-                            auto const& links = *static_cast<PointToPoint const*>(context.get());
-                            auto const ahead = (links.rank() + 1) % links.size();
-                            auto const behind = (links.rank() + links.size() - 1) % links.size();
-                            MessageGroup(links, stream)
-                                .send(call.in, call.inBytes, ahead)
-                                .recv(call.out, call.outBytes, behind)
-                                .start(call.blocks, call.threads);
-                          },
-                      .refusal = [](Communicator const& communicator, CollectiveCall const& call) -> std::string {
-                        (void)checkCall(communicator, Collective::sendRecv, call);
-                        if (call.in == call.out && communicator.size() > 1 && call.inBytes != 0) {
-                          return "it does not work in place; give an output of its own";
-                        }
-                        if (call.blocks == 1)
-                          return "1 block; give at least 2, one that sends and one that receives, or 0";
-                        return {};
-                      }});
+      NativeFunctions{
+          .initialize = {},
+          .contextKey = {},
+          .makeContext = [](Communicator const& communicator, CollectiveCall const&) -> std::shared_ptr<void> {
+            return std::make_shared<PointToPoint>(communicator);
+          },
+          .run =
+              [](std::shared_ptr<void> const& context, CollectiveCall const& call, Stream const& stream) {
+                auto const& links = *static_cast<PointToPoint const*>(context.get());
+                auto const ahead = (links.rank() + 1) % links.size();
+                auto const behind = (links.rank() + links.size() - 1) % links.size();
+                MessageGroup(links, stream)
+                    .send(call.in, call.inBytes, ahead)
+                    .recv(call.out, call.outBytes, behind)
+                    .start(call.blocks, call.threads);
+              },
+          .refusal = [](Communicator const& communicator, CollectiveCall const& call) -> std::string {
+            (void)checkCall(communicator, Collective::sendRecv, call);
+            if (call.in == call.out && communicator.size() > 1 && call.inBytes != 0) {
+              return "it does not work in place; give an output of its own";
+            }
+            constexpr int least = layout::leastMessageBlocks;
+            if (call.blocks != 0 && call.blocks < least) {
+              return fmt::format("{} block; give at least {}, one that sends and one that receives, or 0", call.blocks,
+                                 least);
+            }
+            return {};
+          },
+      });
 }
 
 }  // namespace mscclpp

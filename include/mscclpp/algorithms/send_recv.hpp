@@ -42,8 +42,8 @@ class SendRecv {
 
   template <BlockSet B>
   MSCCLPP_DEVICE void operator()(B const& blocks, layout::Messages const& messages) const {
-    require(blocks.blockCount() >= 2, links_.watch, -1, std::uint64_t(layout::Misuse::fewBlocks), 2,
-            blocks.blockCount());
+    require(blocks.blockCount() >= layout::leastMessageBlocks, links_.watch, -1,
+            std::uint64_t(layout::Misuse::fewBlocks), layout::leastMessageBlocks, blocks.blockCount());
     // Old packets of one format must not pass for packets of the other.
     require(P::wholeWarp == (links_.layout.lines != 0), links_.watch, -1, std::uint64_t(layout::Misuse::packetFormat),
             links_.layout.lines, P::wholeWarp);
@@ -52,42 +52,42 @@ class SendRecv {
     waitForPreviousKernel();
     copyOwn(blocks, messages);
     auto const group = blocks.block();
-    using Block = decltype(blocks.block());
+    using End = LaneEnd<decltype(blocks.block())>;
     unsigned const senders = blocks.blockCount() / 2;
     unsigned const block = blocks.blockRank();
     if (block < senders) {
-      forEachLane(block, senders, [&](int distance, auto const& lanesFrom) {
-        int const ahead = (links_.rank + distance) % links_.size;
-        if (!messages.hasSend(ahead)) return;
-        lanesFrom(messages.send[ahead].bytes, [&](unsigned lane) {
-          send(LaneEnd<Block>{links_, group, ahead, lane}, messages.send[ahead]);
-        });
+      auto const wanted = [&](int peer) { return messages.hasSend(peer); };
+      forEachLane(block, senders, 1, wanted, messages.send, [&](int peer, unsigned lane) {
+        send(End{links_, group, peer, lane}, messages.send[peer]);
       });
     } else {
-      forEachLane(block - senders, blocks.blockCount() - senders, [&](int distance, auto const& lanesFrom) {
-        int const behind = (links_.rank - distance + links_.size) % links_.size;
-        if (!messages.hasRecv(behind)) return;
-        lanesFrom(messages.recv[behind].bytes, [&](unsigned lane) {
-          receive(LaneEnd<Block>{links_, group, behind, lane}, messages.recv[behind]);
-        });
-      });
+      auto const wanted = [&](int peer) { return messages.hasRecv(peer); };
+      forEachLane(block - senders, blocks.blockCount() - senders, -1, wanted, messages.recv,
+                  [&](int peer, unsigned lane) {
+                    receive(End{links_, group, peer, lane}, messages.recv[peer]);
+                  });
     }
   }
 
  private:
-  // Calls perPeer(distance, lanesFrom) from near to far; lanesFrom(bytes, work) calls work(lane) for each lane of such
-  // a message that is the share of `place` among so many. Which these are depends on nothing else, so a lane remains
-  // with its block from call to call.
-  template <class PerPeer>
-  MSCCLPP_DEVICE void forEachLane(unsigned place, unsigned places, PerPeer const& perPeer) const {
+  // Calls work(peer, lane) for each lane that is the share of `place` among so many, of the messages that are
+  // wanted, from the nearest peer in that direction (1: ahead, -1: behind) on. Whose share a lane is depends on nothing
+  // else, so it remains with its block from call to call.
+  template <class Wanted, class Message, class Work>
+  MSCCLPP_DEVICE void forEachLane(unsigned place, unsigned places, int direction, Wanted const& wanted,
+                                  Message const (&of)[maxTeamSize], Work const& work) const {
     // Peers begin at different places, so that small messages to several do not meet in one.
     auto const shift = maximum(places / maximum(static_cast<unsigned>(links_.size - 1), 1u), 1u) % places;
     auto first = place;
     for (int distance = 1; distance < links_.size; ++distance) {
-      perPeer(distance, [&](std::uint64_t bytes, auto const& work) {
-        auto const part = layout::messagePart(links_.layout.lanes, bytes);
-        for (auto lane = first; lane == 0 || lane * part < bytes; lane += places) work(lane);
-      });
+      int const peer = (links_.rank + direction * distance + links_.size) % links_.size;
+      if (wanted(peer)) {
+        auto const bytes = of[peer].bytes;
+        auto const each = layout::messagePart(links_.layout.lanes, bytes);
+        for (auto lane = first; lane == 0 || lane * each < bytes; lane += places) {
+          work(peer, lane);
+        }
+      }
       first = first >= shift ? first - shift : first + places - shift;
     }
   }
@@ -165,6 +165,7 @@ class SendRecv {
              (layout.index(from, lane) * layout.slots + (count & (layout.slots - 1))) * bytes;
     }
   };
+
   template <class G>
   MSCCLPP_DEVICE static void send(LaneEnd<G> const& end, layout::Messages::Send const& message) {
     auto const& [links, group, peer, lane] = end;

@@ -14,23 +14,30 @@
 
 #include <cstdint>
 
+#include "mscclpp/device/group.hpp"
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/team.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-// Rounds done so far. All threads of the block call. It first waits for the kernel ahead in the stream, where launches
+// What the word of a block says. All its threads call. It first waits for the kernel ahead in the stream, where launches
 // overlap, and for the other threads of the block, which ends the round before it in the same kernel. The load is only
 // begun here: code that does not need the number at once hides its latency.
+template <SyncGroup G>
+MSCCLPP_DEVICE std::uint64_t loadEpoch(G const& group, std::uint64_t const* epochs, unsigned block) {
+  waitForPreviousKernel();
+  group.sync();
+  return load<Order::relaxed, Scope::device>(epochs + arch::perThread(block));
+}
+
+// Rounds of the team done so far, as loadEpoch().
 template <BlockSet B>
 MSCCLPP_DEVICE std::uint64_t readEpoch(DeviceTeam const& team, B const& blocks) {
   auto const block = blocks.blockRank();
   require(blocks.blockCount() <= team.layout.blocks, team.watch, -1, std::uint64_t(layout::Misuse::blockCount),
           team.layout.blocks, blocks.blockCount());
-  waitForPreviousKernel();
-  blocks.block().sync();
-  return load<Order::relaxed, Scope::device>(team.epochs() + arch::perThread(block));
+  return loadEpoch(blocks.block(), team.epochs(), block);
 }
 
 // Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "mscclpp/device/device_syncer.hpp"
+#include "mscclpp/device/epoch.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/port_channel.hpp"
 #include "mscclpp/device/semaphore.hpp"
@@ -103,9 +104,7 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
       : PlanMoves<T, Op, P, Shape>(plan, in, out, call, op, done) {}
 
   MSCCLPP_DEVICE static std::uint64_t beginCall(layout::PlanHandle const& plan) {
-    waitForPreviousKernel();
-    thisBlock().sync();  // with the end of a call ahead in this kernel
-    return load<Order::relaxed, Scope::device>(plan.epochs + arch::perThread(arch::blockIndex()));
+    return loadEpoch(thisBlock(), plan.epochs, arch::blockIndex());
   }
 
   template <class Steps>

@@ -29,6 +29,9 @@ struct PointToPointRequirement {
   friend constexpr bool operator==(PointToPointRequirement const&, PointToPointRequirement const&) = default;
 };
 
+// Blocks of a kernel of messages: one that sends, one that receives.
+inline constexpr std::uint32_t leastMessageBlocks = 2;
+
 // Bytes of a message in each of its lanes but the last, which may have fewer. Lanes take equal parts, as far as these
 // are not too small to be worth a block.
 MSCCLPP_HOST_DEVICE constexpr std::uint64_t messagePart(std::uint32_t lanes, std::uint64_t bytes) {

@@ -39,7 +39,7 @@ void addMessages(KernelTable& table, char const* name) {
   kernel.shape = &messageShape;
   kernel.inPlace = false;
   kernel.minThreads = 32;
-  kernel.minBlocks = 2;
+  kernel.minBlocks = layout::leastMessageBlocks;
   kernel.requirement = [](std::uint32_t, std::uint32_t, std::uint32_t) { return layout::WorkspaceRequirement{}; };
   table.add({kernelDevice, Collective::sendRecv, name, DataType::uint8, ReduceOp::none, 0}, kernel);
 }

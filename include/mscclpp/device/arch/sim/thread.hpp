@@ -74,7 +74,7 @@ MSCCLPP_DEVICE void waitForPreviousKernel() { sim::waitForPreviousKernel(); }
 // Lets the next kernel of the stream begin once every block has called this or ended.
 MSCCLPP_DEVICE void allowNextKernel() { sim::allowNextKernel(); }
 
-// `value`; see there.
+// `value`: only nvcc needs to be told more (arch/cuda/thread.hpp).
 MSCCLPP_DEVICE unsigned perThread(unsigned value) { return value; }
 
 // This thread leaves the kernel; barriers and warps no longer count it.
