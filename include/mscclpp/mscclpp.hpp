@@ -8,6 +8,7 @@
 #include "mscclpp/algorithms/allreduce/allreduce.hpp"
 #include "mscclpp/algorithms/alltoall.hpp"
 #include "mscclpp/algorithms/kernels.hpp"
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/reduce_scatter.hpp"
 #include "mscclpp/algorithms/rooted.hpp"
 #include "mscclpp/algorithms/tuning.hpp"

@@ -10,6 +10,7 @@
 #include "collectives/device/others/copy_engine.hpp"
 #include "support/collective.hpp"
 #include "support/messages.hpp"
+#include "support/prologue.hpp"
 
 using namespace check_test;
 using namespace mscclpp_test;
@@ -71,6 +72,34 @@ TEST_CASE("pull, and two-shot with pushed results") {
   explored<Reduce<Pull, PeerMemory<2>, Sum>, BFloat16>();
   explored<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, BFloat16>();
   explored<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, BFloat16>();
+}
+
+namespace {
+
+template <class Collective, class In, class T>
+void exploredWithPrologue() {
+  for (int ranks : {2, 3}) {
+    sweep(ranks, [&](Rank& rank, std::uint64_t variant) {
+      checkPrologueRank<Collective, In, T>(rank, caseOf(rank.size, variant, sizeof(In) == sizeof(T)));
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("with a prologue", Tr, PacketTransport<LL8>, PacketTransport<LL16>, PacketTransport<LL128>,
+                   MemoryTransport<2>) {
+  exploredWithPrologue<AllReduce<OneShot, Tr, Sum>, float, float>();
+  exploredWithPrologue<AllReduce<TwoShot, Tr, Sum>, float, BFloat16>();
+  exploredWithPrologue<ReduceScatter<OneExchange, Tr, Sum>, float, BFloat16>();
+  exploredWithPrologue<AllGather<OneExchange, Tr>, BFloat16, Float8E4M3>();
+  exploredWithPrologue<AllToAll<OneExchange, Tr>, BFloat16, Float8E4M3>();
+}
+
+TEST_CASE("with a prologue, straight into the peers' buffers") {
+  exploredWithPrologue<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, float, BFloat16>();
+  exploredWithPrologue<AllGather<Push, PeerMemory<2>>, BFloat16, Float8E4M3>();
+  exploredWithPrologue<AllToAll<Push, PeerMemory<2>>, float, Half>();
 }
 
 namespace {

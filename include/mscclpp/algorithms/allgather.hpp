@@ -14,6 +14,7 @@
 
 #include <type_traits>
 
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/requirements.hpp"
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
 #include "mscclpp/algorithms/schedule/plans.hpp"
@@ -29,55 +30,59 @@ class AllGather : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit AllGather(DeviceTeam const& team) : team_(team) {}
 
-  template <BlockSet B, class In, class T>
-  MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out) const {
-    requireSameCount(team_, in.count * static_cast<std::size_t>(team_.size), out.count);
-    (*this)(blocks, in, out.data, EqualParts{in.count});
+  template <BlockSet B, Input In, class T>
+  MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, View<T> out) const {
+    auto const count = viewOf(in).count;
+    requireSameCount(team_, count * static_cast<std::size_t>(team_.size), out.count);
+    (*this)(blocks, in, out.data, EqualParts{count});
   }
 
-  template <BlockSet B, class In, class T, Parts P>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out,
+  template <BlockSet B, Input In, class T, Parts P>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, T* out,
                                                                P const& parts) const {
     check(in, out, parts);
-    Schedule::template moveParts<Tr, Ranks>(team_, blocks, GatherToAllPlan<T, P>{{in.data, in.count}, out, parts});
+    Schedule::template moveParts<Tr, Ranks>(team_, blocks,
+                                            GatherToAllPlan<SourceFor<T, In>, P>{sourceOf<T>(in), out, parts});
   }
 
-  template <BlockSet B, class In, class T>
-  MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, SymmetricView<T> const& out) const {
-    requireSameCount(team_, in.count * static_cast<std::size_t>(team_.size), out.count());
-    (*this)(blocks, in, out, EqualParts{in.count});
+  template <BlockSet B, Input In, class T>
+  MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, SymmetricView<T> const& out) const {
+    auto const count = viewOf(in).count;
+    requireSameCount(team_, count * static_cast<std::size_t>(team_.size), out.count());
+    (*this)(blocks, in, out, EqualParts{count});
   }
 
-  template <BlockSet B, class In, class T, Parts P>
-  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, SymmetricView<T> const& out,
-                                                              P const& parts) const {
+  template <BlockSet B, Input In, class T, Parts P>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in,
+                                                              SymmetricView<T> const& out, P const& parts) const {
     out.check(team_.watch, team_.size);
     check(in, out.at(team_.rank), parts);
-    Schedule::template run<Tr, Ranks>(
-        team_, blocks, Pushed<T>{{in.data, in.count}, out, static_cast<std::uint64_t>(parts.offset(team_.rank))});
+    auto const offset = static_cast<std::uint64_t>(parts.offset(team_.rank));
+    Schedule::template run<Tr, Ranks>(team_, blocks, Pushed<SourceFor<T, In>>{sourceOf<T>(in), out, offset});
   }
 
  private:
-  template <class T>
+  template <ElementSource S>
   struct Pushed {
-    using Element = T;
+    using Element = typename S::Element;
     static constexpr bool sameToAll = true;
-    View<T const> in;
-    SymmetricView<T> const& out;
+    S in;
+    SymmetricView<Element> const& out;
     std::uint64_t offset;
 
-    MSCCLPP_DEVICE View<T const> send(int) const { return in; }
-    MSCCLPP_DEVICE T* target(int peer) const { return out.at(peer) + offset; }
+    MSCCLPP_DEVICE S send(int) const { return in; }
+    MSCCLPP_DEVICE Element* target(int peer) const { return out.at(peer) + offset; }
     MSCCLPP_DEVICE bool hasMulticast() const { return out.multicast() != nullptr; }
-    MSCCLPP_DEVICE T* multicastTarget() const { return out.multicast() + offset; }
+    MSCCLPP_DEVICE Element* multicastTarget() const { return out.multicast() + offset; }
   };
 
   template <class In, class T, class P>
-  MSCCLPP_DEVICE void check(View<In> in, T* out, P const& parts) const {
-    static_assert(std::same_as<std::remove_const_t<In>, T>, "AllGather: input and output have the same element type");
+  MSCCLPP_DEVICE void check(In const& in, T* out, P const& parts) const {
+    static_assert(givesElements<T, In>,
+                  "AllGather: input and output have the same element type, or a prologue converts");
     requireTeamSize(team_, Ranks);
-    requireSameCount(team_, in.count, parts.count(team_.rank));
-    requireAligned<T>(team_, in.data, out);
+    requireSameCount(team_, viewOf(in).count, parts.count(team_.rank));
+    requireAligned(team_, viewOf(in).data, out);
   }
 
   DeviceTeam const& team_;

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "mscclpp/algorithms/agree.hpp"
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/requirements.hpp"
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
 #include "mscclpp/algorithms/schedule/plans.hpp"
@@ -29,55 +30,58 @@ class AllToAll : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit AllToAll(DeviceTeam const& team) : team_(team) {}
 
-  template <BlockSet B, class In, class T>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out) const {
-    requireSameCount(team_, in.count, out.count);
-    auto const parts = equalParts(in.count);
-    (*this)(blocks, in.data, parts, out.data, parts);
+  template <BlockSet B, Input In, class T>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, View<T> out) const {
+    auto const count = viewOf(in).count;
+    requireSameCount(team_, count, out.count);
+    auto const parts = equalParts(count);
+    (*this)(blocks, in, parts, out.data, parts);
   }
 
   template <BlockSet B, class In, class T, Parts P>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& inParts, T* out,
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, P const& inParts, T* out,
                                                                P const& outParts) const {
-    check(in, out);
+    check(asInput(in), out);
     requireSameCount(team_, inParts.largest(), outParts.largest());
+    using Plan = AllToAllPlan<SourceFor<T, In>, P>;
     Schedule::template moveParts<Tr, Ranks>(team_, blocks,
-                                            AllToAllPlan<T, P>{in, out, inParts, outParts, inParts.largest()});
+                                            Plan{sourceOf<T>(asInput(in)), out, inParts, outParts, inParts.largest()});
   }
 
-  template <BlockSet B, class In, class T>
-  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in,
+  template <BlockSet B, Input In, class T>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in,
                                                               SymmetricView<T> const& out) const {
+    auto const count = viewOf(in).count;
     out.check(team_.watch, team_.size);
-    requireSameCount(team_, in.count, out.count());
-    check(in.data, out.at(team_.rank));
-    auto const parts = equalParts(in.count);
-    Schedule::template run<Tr, Ranks>(team_, blocks, Pushed<T>{in.data, out, parts, parts.offset(team_.rank)});
+    requireSameCount(team_, count, out.count());
+    check(in, out.at(team_.rank));
+    auto const parts = equalParts(count);
+    using Plan = Pushed<SourceFor<T, In>>;
+    Schedule::template run<Tr, Ranks>(team_, blocks, Plan{sourceOf<T>(in), out, parts, parts.offset(team_.rank)});
   }
 
  private:
-  template <class T>
+  template <ElementSource S>
   struct Pushed {
-    using Element = T;
+    using Element = typename S::Element;
     static constexpr bool sameToAll = false;
-    T const* in;
-    SymmetricView<T> const& out;
+    S in;
+    SymmetricView<Element> const& out;
     EqualParts parts;
     std::uint64_t offset;
 
-    MSCCLPP_DEVICE View<T const> send(int peer) const { return partOf(in, parts, peer); }
-    MSCCLPP_DEVICE T* target(int peer) const { return out.at(peer) + offset; }
+    MSCCLPP_DEVICE S send(int peer) const { return partOf(in, parts, peer); }
+    MSCCLPP_DEVICE Element* target(int peer) const { return out.at(peer) + offset; }
   };
 
-  MSCCLPP_DEVICE EqualParts equalParts(std::size_t count) const {
-    return {requireWholeParts<Ranks>(team_, count)};
-  }
+  MSCCLPP_DEVICE EqualParts equalParts(std::size_t count) const { return {requireWholeParts<Ranks>(team_, count)}; }
 
   template <class In, class T>
-  MSCCLPP_DEVICE void check(In* in, T* out) const {
-    static_assert(std::same_as<std::remove_const_t<In>, T>, "AllToAll: input and output have the same element type");
+  MSCCLPP_DEVICE void check(In const& in, T* out) const {
+    static_assert(givesElements<T, In>,
+                  "AllToAll: input and output have the same element type, or a prologue converts");
     requireTeamSize(team_, Ranks);
-    requireAligned<T>(team_, in, out);
+    requireAligned(team_, viewOf(in).data, out);
   }
 
   DeviceTeam const& team_;

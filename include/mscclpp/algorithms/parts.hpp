@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/device/view.hpp"
 
 namespace mscclpp {
@@ -49,6 +50,12 @@ static_assert(Parts<EqualParts> && Parts<VariableParts>);
 template <class T, Parts P>
 MSCCLPP_HOST_DEVICE constexpr View<T> partOf(T* data, P const& parts, int rank) {
   return {data + parts.offset(rank), parts.count(rank)};
+}
+
+// The same of what a rank sends. Parts may lie behind what `source` itself counts.
+template <ElementSource S, Parts P>
+MSCCLPP_HOST_DEVICE constexpr S partOf(S const& source, P const& parts, int rank) {
+  return source.part(parts.offset(rank), parts.count(rank));
 }
 
 }  // namespace mscclpp

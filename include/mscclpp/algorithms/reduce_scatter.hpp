@@ -15,6 +15,7 @@
 
 #include <type_traits>
 
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/requirements.hpp"
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
 #include "mscclpp/algorithms/schedule/plans.hpp"
@@ -30,19 +31,20 @@ class ReduceScatter : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit ReduceScatter(DeviceTeam const& team) : team_(team) {}
 
-  template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+  template <BlockSet B, Input In, class T, class Epilogue = Identity>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, View<T> out,
                                                                Epilogue const& epilogue = {}) const {
-    requireSameCount(team_, in.count, out.count * static_cast<std::size_t>(team_.size));
-    (*this)(blocks, in.data, EqualParts{out.count}, out.data, epilogue);
+    requireSameCount(team_, viewOf(in).count, out.count * static_cast<std::size_t>(team_.size));
+    (*this)(blocks, in, EqualParts{out.count}, out.data, epilogue);
   }
 
   template <BlockSet B, class In, class T, Parts P, class Epilogue = Identity>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& parts, T* out,
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, P const& parts, T* out,
                                                                Epilogue const& epilogue = {}) const {
-    check(in, out);
+    check<T>(asInput(in), out);
+    using Plan = ReduceScatterPlan<SourceFor<T, In>, P>;
     Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(
-        team_, blocks, ReduceScatterPlan<T, P>{in, out, parts, team_.rank}, epilogue);
+        team_, blocks, Plan{sourceOf<T>(asInput(in)), out, parts, team_.rank}, epilogue);
   }
 
   template <BlockSet B, class T, class Epilogue = Identity>
@@ -50,7 +52,7 @@ class ReduceScatter : public RowPerRank<Tr> {
                                                               Epilogue const& epilogue = {}) const {
     in.check(team_.watch, team_.size);
     requireSameCount(team_, in.count(), out.count * static_cast<std::size_t>(team_.size));
-    check(in.at(team_.rank), out.data);
+    check<T>(in.own(), out.data);
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, team_.rank}, epilogue);
   }
 
@@ -77,13 +79,13 @@ class ReduceScatter : public RowPerRank<Tr> {
     MSCCLPP_DEVICE T* multicastTarget() const { return nullptr; }
   };
 
-  template <class In, class T>
-  MSCCLPP_DEVICE void check(In* in, T* out) const {
-    static_assert(std::same_as<std::remove_const_t<In>, T>,
-                  "ReduceScatter: input and output have the same element type");
+  template <class T, class In>
+  MSCCLPP_DEVICE void check(In const& in, T* out) const {
+    static_assert(givesElements<T, In>,
+                  "ReduceScatter: input and output have the same element type, or a prologue converts");
     static_assert(fitsTransport<T, Tr>, "ReduceScatter: elements of this type do not fit into a packet, or are none");
     requireTeamSize(team_, Ranks);
-    requireAligned<T>(team_, in, out);
+    requireAligned(team_, viewOf(in).data, out);
   }
 
   DeviceTeam const& team_;

@@ -23,10 +23,15 @@ MSCCLPP_DEVICE void requireSameCount(DeviceTeam const& team, std::uint64_t in, s
 }
 
 // Both buffers lie at multiples of their elements' size.
-template <class T>
-MSCCLPP_DEVICE void requireAligned(DeviceTeam const& team, T const* in, T const* out) {
-  auto const astray = (reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out)) % sizeof(T);
-  require(astray == 0, team.watch, -1, std::uint64_t(layout::Misuse::alignment), sizeof(T), astray);
+template <class In, class T>
+MSCCLPP_DEVICE void requireAligned(DeviceTeam const& team, In const* in, T const* out) {
+  if constexpr (sizeof(In) == sizeof(T)) {
+    auto const astray = (reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out)) % sizeof(T);
+    require(astray == 0, team.watch, -1, std::uint64_t(layout::Misuse::alignment), sizeof(T), astray);
+  } else {
+    requireAligned(team, in, in);
+    requireAligned(team, out, out);
+  }
 }
 
 MSCCLPP_DEVICE void requireRoot(DeviceTeam const& team, int root) {
@@ -34,8 +39,8 @@ MSCCLPP_DEVICE void requireRoot(DeviceTeam const& team, int root) {
           static_cast<std::uint64_t>(team.size), static_cast<std::uint64_t>(static_cast<std::int64_t>(root)));
 }
 
-// Elements of each part of a buffer that has one per rank, all of one count. `Ranks`: of the team, 0 for any; a division
-// by what is known only at run time delays a small message by a tenth of a microsecond.
+// Elements of each part of a buffer that has one per rank, all of one count. `Ranks`: of the team, 0 for any; a
+// division by what is known only at run time delays a small message by a tenth of a microsecond.
 template <int Ranks>
 MSCCLPP_DEVICE std::uint64_t requireWholeParts(DeviceTeam const& team, std::uint64_t count) {
   auto const ranks = static_cast<unsigned>(Ranks != 0 ? Ranks : team.size);

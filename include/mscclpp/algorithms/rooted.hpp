@@ -28,6 +28,7 @@
 #include <type_traits>
 
 #include "mscclpp/algorithms/allreduce/two_shot_push.hpp"
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/requirements.hpp"
 #include "mscclpp/algorithms/schedule/chain.hpp"
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
@@ -46,16 +47,17 @@ class Broadcast : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit Broadcast(DeviceTeam const& team) : team_(team) {}
 
-  template <BlockSet B, class In, class T>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+  template <BlockSet B, Input In, class T>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, View<T> out,
                                                                int root) const {
-    static_assert(std::same_as<std::remove_const_t<In>, T>, "Broadcast: input and output have the same element type");
+    static_assert(givesElements<T, In>,
+                  "Broadcast: input and output have the same element type, or a prologue converts");
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);
-    requireSameCount(team_, in.count, out.count);
-    requireAligned<T>(team_, in.data, out.data);
-    Schedule::template moveParts<Tr, Ranks>(
-        team_, blocks, BroadcastPlan<T>{{in.data, in.count}, {out.data, out.count}, team_.rank, root});
+    requireSameCount(team_, viewOf(in).count, out.count);
+    requireAligned(team_, viewOf(in).data, out.data);
+    Schedule::template moveParts<Tr, Ranks>(team_, blocks,
+                                            BroadcastPlan<SourceFor<T, In>>{sourceOf<T>(in), out, team_.rank, root});
   }
 
   template <BlockSet B, class In, class T>
@@ -131,20 +133,23 @@ class Scatter : public RowPerRank<Tr> {
 
   // `out` tells the count of each part.
   template <BlockSet B, class In, class T>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, View<T> out, int root) const {
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, View<T> out,
+                                                               int root) const {
     (*this)(blocks, in, EqualParts{out.count}, out, root);
   }
 
   template <BlockSet B, class In, class T, Parts P>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In* in, P const& parts, View<T> out,
-                                                               int root) const {
-    static_assert(std::same_as<std::remove_const_t<In>, T>, "Scatter: input and output have the same element type");
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, P const& parts,
+                                                               View<T> out, int root) const {
+    static_assert(givesElements<T, std::remove_cvref_t<decltype(asInput(in))>>,
+                  "Scatter: input and output have the same element type, or a prologue converts");
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);
-    requireAligned<T>(team_, in, out.data);
+    requireAligned(team_, viewOf(asInput(in)).data, out.data);
     requireSameCount(team_, parts.count(team_.rank), out.count);
+    using Plan = ScatterPlan<SourceFor<T, In>, P>;
     Schedule::template moveParts<Tr, Ranks>(team_, blocks,
-                                            ScatterPlan<T, P>{in, {out.data, out.count}, parts, team_.rank, root});
+                                            Plan{sourceOf<T>(asInput(in)), out, parts, team_.rank, root});
   }
 
   template <BlockSet B, class In, class T>
@@ -183,21 +188,21 @@ class Gather : public RowPerRank<Tr> {
   MSCCLPP_DEVICE explicit Gather(DeviceTeam const& team) : team_(team) {}
 
   // `in` tells the count of each part.
-  template <BlockSet B, class In, class T>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, int root) const {
-    (*this)(blocks, in, out, EqualParts{in.count}, root);
+  template <BlockSet B, Input In, class T>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, T* out, int root) const {
+    (*this)(blocks, in, out, EqualParts{viewOf(in).count}, root);
   }
 
-  template <BlockSet B, class In, class T, Parts P>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, P const& parts,
+  template <BlockSet B, Input In, class T, Parts P>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, T* out, P const& parts,
                                                                int root) const {
-    static_assert(std::same_as<std::remove_const_t<In>, T>, "Gather: input and output have the same element type");
+    static_assert(givesElements<T, In>, "Gather: input and output have the same element type, or a prologue converts");
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);
-    requireAligned<T>(team_, in.data, out);
-    requireSameCount(team_, in.count, parts.count(team_.rank));
-    Schedule::template moveParts<Tr, Ranks>(team_, blocks,
-                                            GatherPlan<T, P>{{in.data, in.count}, out, parts, team_.rank, root});
+    requireAligned(team_, viewOf(in).data, out);
+    requireSameCount(team_, viewOf(in).count, parts.count(team_.rank));
+    using Plan = GatherPlan<SourceFor<T, In>, P>;
+    Schedule::template moveParts<Tr, Ranks>(team_, blocks, Plan{sourceOf<T>(in), out, parts, team_.rank, root});
   }
 
   template <BlockSet B, class In, class T>
@@ -234,20 +239,20 @@ class Reduce : public RowPerRank<Tr> {
  public:
   MSCCLPP_DEVICE explicit Reduce(DeviceTeam const& team) : team_(team) {}
 
-  template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, T* out, int root,
+  template <BlockSet B, Input In, class T, class Epilogue = Identity>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, T* out, int root,
                                                                Epilogue const& epilogue = {}) const {
     check<In, T>(root);
-    requireAligned<T>(team_, in.data, out);
+    requireAligned(team_, viewOf(in).data, out);
     Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(
-        team_, blocks, ReduceToRootPlan<T>{{in.data, in.count}, out, team_.rank, root}, epilogue);
+        team_, blocks, ReduceToRootPlan<SourceFor<T, In>>{sourceOf<T>(in), out, team_.rank, root}, epilogue);
   }
 
   template <BlockSet B, class T, class Epilogue = Identity>
   requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, SymmetricView<T> const& in,
                                                               SymmetricView<T> const& out, int root,
                                                               Epilogue const& epilogue = {}) const {
-    check<T, T>(root);
+    check<View<T>, T>(root);
     in.check(team_.watch, team_.size);
     out.check(team_.watch, team_.size);
     requireSameCount(team_, in.count(), out.count());
@@ -258,16 +263,15 @@ class Reduce : public RowPerRank<Tr> {
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, share, root}, epilogue);
   }
 
-  template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in,
+  template <BlockSet B, Input In, class T, class Epilogue = Identity>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in,
                                                                SymmetricView<T> const& out, int root,
                                                                Epilogue const& epilogue = {}) const {
     check<In, T>(root);
     out.check(team_.watch, team_.size);
-    requireSameCount(team_, in.count, out.count());
-    requireAligned<T>(team_, in.data, out.at(team_.rank));
-    Schedule::template reduce<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, root,
-                                                         epilogue);
+    requireSameCount(team_, viewOf(in).count, out.count());
+    requireAligned(team_, viewOf(in).data, out.at(team_.rank));
+    Schedule::template reduce<Tr, ReductionOf<T>, Ranks>(team_, blocks, sourceOf<T>(in), out, root, epilogue);
   }
 
  private:
@@ -292,7 +296,7 @@ class Reduce : public RowPerRank<Tr> {
 
   template <class In, class T>
   MSCCLPP_DEVICE void check(int root) const {
-    static_assert(std::same_as<std::remove_const_t<In>, T>, "Reduce: input and output have the same element type");
+    static_assert(givesElements<T, In>, "Reduce: input and output have the same element type, or a prologue converts");
     static_assert(fitsTransport<T, Tr>, "Reduce: elements of this type do not fit into a packet, or are none");
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);

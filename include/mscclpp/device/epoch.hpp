@@ -21,9 +21,9 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-// What the word of a block says. All its threads call. It first waits for the kernel ahead in the stream, where launches
-// overlap, and for the other threads of the block, which ends the round before it in the same kernel. The load is only
-// begun here: code that does not need the number at once hides its latency.
+// What the word of a block says. All its threads call. It first waits for the kernel ahead in the stream, where
+// launches overlap, and for the other threads of the block, which ends the round before it in the same kernel. The load
+// is only begun here: code that does not need the number at once hides its latency.
 template <SyncGroup G>
 MSCCLPP_DEVICE std::uint64_t loadEpoch(G const& group, std::uint64_t const* epochs, unsigned block) {
   waitForPreviousKernel();

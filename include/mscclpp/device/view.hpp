@@ -23,10 +23,14 @@ namespace mscclpp {
 
 template <class T>
 struct View {
+  using Element = std::remove_const_t<T>;
   T* data;
   std::size_t count;
 
   MSCCLPP_HOST_DEVICE constexpr std::uint64_t bytes() const { return std::uint64_t{count} * sizeof(T); }
+  MSCCLPP_HOST_DEVICE constexpr View part(std::size_t first, std::size_t elements) const {
+    return {data + first, elements};
+  }
 };
 
 template <class T>

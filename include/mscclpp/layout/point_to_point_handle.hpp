@@ -20,11 +20,11 @@ namespace mscclpp::layout {
 
 // What the host asks for. Small messages go as packets, others through plain memory.
 struct PointToPointRequirement {
-  std::uint32_t lanes = 64;               // blocks at either end that work on one message
-  std::uint32_t slots = 2;                // chunks that may be on their way, per lane; a power of two
-  std::uint64_t stageBytes = 128 << 10;   // of data in a chunk that goes through plain memory
-  std::uint64_t packetBytes = 8 << 10;    // of data in a chunk of packets
-  std::uint64_t packetLimit = 1 << 20;    // largest message that goes as packets
+  std::uint32_t lanes = 64;              // blocks at either end that work on one message
+  std::uint32_t slots = 2;               // chunks that may be on their way, per lane; a power of two
+  std::uint64_t stageBytes = 128 << 10;  // of data in a chunk that goes through plain memory
+  std::uint64_t packetBytes = 8 << 10;   // of data in a chunk of packets
+  std::uint64_t packetLimit = 1 << 20;   // largest message that goes as packets
 
   friend constexpr bool operator==(PointToPointRequirement const&, PointToPointRequirement const&) = default;
 };

@@ -24,6 +24,8 @@
 //   AllReduce<OneShot, SwitchPackets<LL8>, Sum>{team}(thisGrid(), View{x, n}, View{y, n});
 //   AllReduce<SwitchPipeline<WarpRoles>, SwitchStage<4>, Sum>{team}(thisGrid(), View{x, n}, View{y, n});
 //
+// The input may have a prologue (algorithms/prologue.hpp), where this rank reads it.
+//
 // The epilogue runs in registers before the store, on every rank, on Vectors of the accumulator type; with TwoShot the
 // values were rounded to the element type on their way, and without copies it runs on one rank for each element.
 //
@@ -36,6 +38,7 @@
 #include "mscclpp/algorithms/allreduce/one_shot.hpp"
 #include "mscclpp/algorithms/allreduce/two_shot.hpp"
 #include "mscclpp/algorithms/allreduce/two_shot_push.hpp"
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/requirements.hpp"
 #include "mscclpp/algorithms/schedule/pull.hpp"
 #include "mscclpp/algorithms/schedule/switch.hpp"
@@ -51,21 +54,21 @@ class AllReduce {
  public:
   MSCCLPP_DEVICE explicit AllReduce(DeviceTeam const& team) : team_(team) {}
 
-  template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+  template <BlockSet B, Input In, class T, class Epilogue = Identity>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, View<T> out,
                                                                Epilogue const& epilogue = {}) const {
     check(in, out);
-    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, epilogue);
+    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, sourceOf<T>(in), out, epilogue);
   }
 
   // The output is symmetric, and peers store into it.
-  template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in,
+  template <BlockSet B, Input In, class T, class Epilogue = Identity>
+  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in,
                                                                SymmetricView<T> const& out,
                                                                Epilogue const& epilogue = {}) const {
     out.check(team_.watch, team_.size);
     check(in, out.own());
-    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, epilogue);
+    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, sourceOf<T>(in), out, epilogue);
   }
 
   // Both are symmetric: peers read the input and store into the output.
@@ -81,11 +84,11 @@ class AllReduce {
   }
 
   // Any buffers, by way of the workspaces and the switch.
-  template <BlockSet B, class In, class T, class Epilogue = Identity>
-  requires StagedTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, View<T> out,
+  template <BlockSet B, Input In, class T, class Epilogue = Identity>
+  requires StagedTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, View<T> out,
                                                               Epilogue const& epilogue = {}) const {
     check(in, out);
-    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, View<T const>{in.data, in.count}, out, epilogue);
+    Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, sourceOf<T>(in), out, epilogue);
   }
 
   // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
@@ -119,14 +122,16 @@ class AllReduce {
   };
 
   template <class In, class T>
-  MSCCLPP_DEVICE void check(View<In> in, View<T> out) const {
-    static_assert(std::same_as<std::remove_const_t<In>, T>, "AllReduce: input and output have the same element type");
+  MSCCLPP_DEVICE void check(In const& in, View<T> out) const {
+    static_assert(givesElements<T, In>,
+                  "AllReduce: input and output have the same element type, or a prologue converts");
     static_assert(Number<T>, "AllReduce: elements are float, double, Half, BFloat16, FP8 or integers of 8 to 64 bits");
     static_assert(sizeof(T) <= Tr::granule,
                   "AllReduce: elements of this type do not fit into a packet of this transport");
     requireTeamSize(team_, Ranks);
-    requireSameCount(team_, in.count, out.count);
-    requireAligned<T>(team_, in.data, out.data);
+    auto const from = viewOf(in);
+    requireSameCount(team_, from.count, out.count);
+    requireAligned(team_, from.data, out.data);
   }
 
   DeviceTeam const& team_;

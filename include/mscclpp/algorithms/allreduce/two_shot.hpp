@@ -11,6 +11,7 @@
 
 #include "mscclpp/algorithms/concepts.hpp"
 #include "mscclpp/algorithms/partition.hpp"
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/reduction.hpp"
 #include "mscclpp/device/view.hpp"
 
@@ -22,8 +23,8 @@ struct TwoShot {
   // Rows of the workspace: one per source for the contributions, one per source for the results.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return 2 * ranks; }
 
-  template <class Tr, class R, int Ranks, BlockSet B, class T, class Epilogue>
-  MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, View<T const> in, View<T> out,
+  template <class Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
+  MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, View<T> out,
                                  Epilogue const& epilogue) {
     constexpr unsigned U = Tr::unroll;
     constexpr unsigned W = Tr::words;
@@ -35,7 +36,7 @@ struct TwoShot {
     auto const thread = blocks.block().rank();
 
     typename Tr::template Session<B> session(team, blocks, rows(static_cast<unsigned>(ranks)));
-    PayloadReader<T, W, Tr::granule> const reader(in);
+    auto const reader = readerOf<W, Tr::granule>(in);
     PayloadWriter<T, W, Tr::granule> const writer(out);
     auto const threads = session.threads();
     auto const slots = Tr::slotsFor(in.bytes());

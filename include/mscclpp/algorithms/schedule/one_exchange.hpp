@@ -15,6 +15,7 @@
 
 #include "mscclpp/algorithms/concepts.hpp"
 #include "mscclpp/algorithms/partition.hpp"
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/reduction.hpp"
 #include "mscclpp/algorithms/requirements.hpp"
 #include "mscclpp/device/view.hpp"
@@ -29,7 +30,7 @@ concept SendPlan = requires(P const& plan, int peer) {
   { P::equal } -> std::convertible_to<bool>;
   { P::sameToAll } -> std::convertible_to<bool>;
   { plan.largest() } -> std::same_as<std::size_t>;
-  { plan.send(peer) } -> std::same_as<View<typename P::Element const>>;
+  { plan.send(peer) } -> SourceOf<typename P::Element>;
 };
 template <class P>
 concept MovePlan = SendPlan<P> && requires(P const& plan, int peer) {
@@ -40,7 +41,7 @@ concept MovePlan = SendPlan<P> && requires(P const& plan, int peer) {
 template <class P>
 concept FoldPlan = SendPlan<P> && requires(P const& plan) {
   { P::remote } -> std::convertible_to<bool>;
-  { plan.own() } -> std::same_as<View<typename P::Element const>>;
+  { plan.own() } -> SourceOf<typename P::Element>;
   { plan.results() } -> std::same_as<int>;
   { plan.result(0) } -> std::same_as<View<typename P::Element>>;
   { plan.firstElement() } -> std::same_as<std::uint64_t>;
@@ -63,7 +64,7 @@ struct OneExchange {
 
       auto const from = plan.send(team.rank);
       auto const to = plan.receive(team.rank);
-      if (from.data != to.data) {
+      if (!liesAt(from, to.data)) {
         auto const source = round.reader(from);
         auto const target = round.writer(to);
         auto const mine = round.slotsOf(from);
@@ -160,13 +161,11 @@ struct OneExchange {
     using Element = typename P::Element;
     using Session = typename Tr::template Session<B>;
 
-    struct Reader {
-      PayloadReader<Element, W, Tr::granule> all;
-      Window<Element const> window;
-    };
-    struct Writer {
-      PayloadWriter<Element, W, Tr::granule> all;
-      Window<Element> window;
+    // Reader or writer of a whole part, and what of the part lies in this round's tile.
+    template <class Whole, class Window>
+    struct Access {
+      Whole all;
+      Window window;
     };
 
     MSCCLPP_DEVICE ExchangeRound(DeviceTeam const& t, B const& blocks, P const& p)
@@ -212,25 +211,26 @@ struct OneExchange {
 
     MSCCLPP_DEVICE int peerAt(int distance) const { return team.peerAt(distance, ranks); }
     // This thread's slots of a part in this round.
-    template <class T>
-    MSCCLPP_DEVICE ThreadSlots<U> slotsOf(View<T> const& part) const {
+    template <class Part>
+    MSCCLPP_DEVICE ThreadSlots<U> slotsOf(Part const& part) const {
       if constexpr (P::equal) {
         return all;
       } else {
         return threadSlots<U>(thread, threads, partition.at(start, Tr::slotsFor(part.bytes())));
       }
     }
-    MSCCLPP_DEVICE Reader reader(View<Element const> const& part) const {
-      PayloadReader<Element, W, Tr::granule> const whole(part);
-      return {whole, whole.window(tileOffset, Tr::dataOffset(partition.tile))};
+    template <ElementSource S>
+    MSCCLPP_DEVICE auto reader(S const& part) const {
+      return inTile(readerOf<W, Tr::granule>(part));
     }
-    MSCCLPP_DEVICE Writer writer(View<Element> const& part) const {
-      PayloadWriter<Element, W, Tr::granule> const whole(part);
-      return {whole, whole.window(tileOffset, Tr::dataOffset(partition.tile))};
+    MSCCLPP_DEVICE auto writer(View<Element> const& part) const {
+      return inTile(PayloadWriter<Element, W, Tr::granule>(part));
     }
+    template <class Reader>
     MSCCLPP_DEVICE Payload<W> read(Reader const& from, std::uint32_t slot) const {
       return from.all.read(from.window, Tr::dataOffset(slot), Tr::dataBytes(slot));
     }
+    template <class Writer>
     MSCCLPP_DEVICE void write(Writer const& to, std::uint32_t slot, Payload<W> const& payload) const {
       to.all.write(to.window, Tr::dataOffset(slot), payload, Tr::dataBytes(slot));
     }
@@ -248,6 +248,11 @@ struct OneExchange {
     ThreadSlots<U> sent;           // of this rank's part
 
    private:
+    template <class Whole>
+    MSCCLPP_DEVICE auto inTile(Whole const& whole) const {
+      auto const window = whole.window(tileOffset, Tr::dataOffset(partition.tile));
+      return Access<Whole, std::remove_const_t<decltype(window)>>{whole, window};
+    }
     MSCCLPP_DEVICE void enter(std::uint64_t at) {
       start = at;
       auto const tile = partition.at(start);
@@ -255,8 +260,8 @@ struct OneExchange {
       all = threadSlots<U>(thread, threads, tile);
     }
 
-    MSCCLPP_DEVICE void fetch(View<Element const> const& part, ThreadSlots<U> const& slots,
-                              Payload<W> (&payloads)[U]) const {
+    template <ElementSource S>
+    MSCCLPP_DEVICE void fetch(S const& part, ThreadSlots<U> const& slots, Payload<W> (&payloads)[U]) const {
       auto const source = reader(part);
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < U; ++i) payloads[i] = slots.valid[i] ? read(source, slots.slot[i]) : Payload<W>{};

@@ -3,14 +3,15 @@
 // Every rank stores what it has for its peers straight into their buffers.
 //
 // A plan tells, for each rank of the team, what goes there and where it lies there: send(peer) and target(peer). Parts
-// may be empty. On return, the blocks' parts of what the same blocks of the peers have sent are there; a thread that
-// reads other parts first meets the other blocks.
+// may be empty. What a prologue makes goes through registers, by stores. On return, the blocks' parts of what the same
+// blocks of the peers have sent are there; a thread that reads other parts first meets the other blocks.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <type_traits>
 
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/transport/peer_memory.hpp"
 #include "mscclpp/device/bulk_copy.hpp"
 #include "mscclpp/device/copy.hpp"
@@ -23,7 +24,7 @@ template <class P>
 concept PushPlan = requires(P const& plan, int peer) {
   typename P::Element;
   { P::sameToAll } -> std::convertible_to<bool>;
-  { plan.send(peer) } -> std::same_as<View<typename P::Element const>>;
+  { plan.send(peer) } -> SourceOf<typename P::Element>;
   { plan.target(peer) } -> std::same_as<typename P::Element*>;  // null: nothing goes there
 };
 
@@ -34,7 +35,10 @@ struct Push {
   template <DirectTransport Tr, int Ranks, BlockSet B, PushPlan P>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, P const& plan) {
     DirectRound const round(team, blocks);
-    if constexpr (impl::isBulkMemory<Tr>) {
+    if constexpr (!std::same_as<decltype(plan.send(0)), View<typename P::Element const>>) {
+      static_assert(!impl::isBulkMemory<Tr>, "bulk copies move elements as they are: a prologue needs PeerMemory");
+      pushPrepared<Tr::unroll, Ranks>(team, blocks, plan);
+    } else if constexpr (impl::isBulkMemory<Tr>) {
       static_assert(std::same_as<std::remove_cvref_t<decltype(blocks.block())>, BlockGroup>,
                     "bulk copies are the work of whole blocks");
       pushBulk<Tr, Ranks>(team, blocks, plan);
@@ -91,6 +95,38 @@ struct Push {
       }
     }
     pushRest<Ranks>(team, blocks, plan, [&](std::uint64_t) { return count * 16; });
+  }
+
+  // What a prologue makes of the input; once for all, where all get the same.
+  template <unsigned Unroll, int Ranks, class B, class P>
+  MSCCLPP_DEVICE static void pushPrepared(DeviceTeam const& team, B const& blocks, P const& plan) {
+    using T = typename P::Element;
+    int const ranks = Ranks != 0 ? Ranks : team.size;
+    auto const threads = blocks.block().size();
+    std::uint64_t const tile = std::uint64_t{threads} * Unroll * 16;
+    for (int distance = 1; distance <= (P::sameToAll ? 1 : ranks); ++distance) {
+      auto const part = plan.send(peerAt<Ranks>(team, distance));
+      auto const reader = readerOf<4, 16>(part);
+      for (std::uint64_t at = blocks.blockRank() * tile; at < part.bytes(); at += blocks.blockCount() * tile) {
+        auto const from = reader.window(at, tile);
+        Payload<4> held[Unroll];
+        MSCCLPP_UNROLL
+        for (unsigned u = 0; u < Unroll; ++u) {
+          auto const offset = (u * threads + blocks.block().rank()) * 16;
+          if (offset < from.bytes) held[u] = reader.read(from, offset);
+        }
+        MSCCLPP_UNROLL
+        for (int to = distance; to <= (P::sameToAll ? ranks : distance); ++to) {
+          PayloadWriter<T, 4, 16> const writer({plan.target(peerAt<Ranks>(team, to)), part.count});
+          auto const window = writer.window(at, tile);
+          MSCCLPP_UNROLL
+          for (unsigned u = 0; u < Unroll; ++u) {
+            auto const offset = (u * threads + blocks.block().rank()) * 16;
+            if (offset < window.bytes) writer.write(window, offset, held[u]);
+          }
+        }
+      }
+    }
   }
 
   // What is behind the first doneOf(bytes) bytes of each part.

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/schedule/switch_reduce.hpp"
 #include "mscclpp/algorithms/transport/switch_memory.hpp"
 #include "mscclpp/device/copy.hpp"
@@ -24,7 +25,7 @@ inline namespace MSCCLPP_BACKEND {
 template <class P>
 concept SwitchStorePlan = requires(P const& plan, int peer) {
   typename P::Element;
-  { plan.send(peer) } -> std::same_as<View<typename P::Element const>>;
+  { plan.send(peer) } -> SourceOf<typename P::Element>;
   { plan.target(peer) } -> std::same_as<typename P::Element*>;
   { plan.multicastTarget() } -> std::same_as<typename P::Element*>;
 };
@@ -43,6 +44,8 @@ struct Switch {
 
   template <DirectTransport Tr, int Ranks, BlockSet B, SwitchStorePlan P>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, P const& plan) {
+    static_assert(std::same_as<decltype(plan.send(0)), View<typename P::Element const>>,
+                  "the switch gets elements as they are: a prologue needs Push or OneExchange");
     requireMulticast(team, plan.hasMulticast());
     SwitchRound const round(team, blocks);
     if (plan.multicastTarget() != nullptr) storeToAll<Tr::unroll, Ranks>(team, blocks, plan);

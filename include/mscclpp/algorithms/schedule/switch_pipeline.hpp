@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "mscclpp/algorithms/partition.hpp"
+#include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/schedule/switch_reduce.hpp"
 #include "mscclpp/algorithms/transport/switch_memory.hpp"
 #include "mscclpp/device/barrier.hpp"
@@ -68,15 +69,15 @@ template <class Roles>
 struct SwitchPipeline {
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t) { return 1; }
 
-  template <StagedTransport Tr, class R, int Ranks, BlockSet B, class T, class Epilogue>
-  MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, View<T const> in, View<T> out,
+  template <StagedTransport Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
+  MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, View<T> out,
                                  Epilogue const& epilogue) {
     require(blocks.block().size() >= Roles::leastThreads, team.watch, -1, std::uint64_t(layout::Misuse::blockThreads),
             Roles::leastThreads, blocks.block().size());
     require(blocks.blockCount() >= Roles::leastBlocks, team.watch, -1, std::uint64_t(layout::Misuse::fewBlocks),
             Roles::leastBlocks, blocks.blockCount());
     requireMulticast(team);
-    Call<Tr, R, Ranks, T, Epilogue> call{team, in, out, epilogue, Roles::units(blocks)};
+    Call<Tr, R, Ranks, S, T, Epilogue> call{team, in, out, epilogue, Roles::units(blocks)};
     require(call.chunk() != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), team.layout.stageSlice,
             128);
     if (in.count == 0) return;
@@ -98,11 +99,11 @@ struct SwitchPipeline {
   }
 
  private:
-  template <class Tr, class R, int Ranks, class T, class Epilogue>
+  template <class Tr, class R, int Ranks, ElementSource S, class T, class Epilogue>
   struct Call {
     static constexpr unsigned U = Tr::unroll;
     DeviceTeam const& team;
-    View<T const> in;
+    S in;
     View<T> out;
     Epilogue const& epilogue;
     unsigned units;
@@ -152,7 +153,7 @@ struct SwitchPipeline {
 
     template <SyncGroup G>
     MSCCLPP_DEVICE void copyIn(G const& group, unsigned unit) const {
-      PayloadReader<T, 4, 16> const reader(in);
+      auto const reader = readerOf<4, 16>(in);
       auto const count = steps();
       for (std::uint64_t step = 0; step < count; ++step) {
         auto const epoch = firstEpoch + step;
