@@ -23,7 +23,7 @@ MSCCLPP_DEVICE std::uint64_t agreeOnLargest(DeviceTeam const& team, B const& blo
   bool const sends = blocks.block().rank() == 0;
   Payload<2> const payload{{static_cast<std::uint32_t>(mine), static_cast<std::uint32_t>(mine >> 32)}};
   for (int peer = 0; peer < team.size; ++peer) {
-    if (peer != team.rank) session.put(peer, static_cast<unsigned>(team.rank), 0, payload, sends);
+    if (peer != team.rank) session.put(team.workspace(peer), static_cast<unsigned>(team.rank), 0, payload, sends);
   }
   session.commit();
   auto largest = mine;

@@ -6,10 +6,11 @@
 // A transport moves payloads between the workspaces of a team. Its `Session` is made by every thread of the blocks that
 // take part and addresses slots in rows: row r, slot s of a rank's workspace, written by one rank per round. The
 // constructor touches no memory, so that whatever can be computed beforehand is, while the kernel ahead still runs.
-//   open()                                   waits for that kernel, and begins to load the epoch
+//   open()                                   waits for that kernel, and begins to load the epoch. Called in the first
+//                                            round, behind all that can be known without it
 // A call of a collective goes through one or more rounds; in each:
 //   beginRound()                             first use of the epoch
-//   put(peer, row, slot, payload, active)    writes a slot of the peer
+//   put(to, row, slot, payload, active)      writes a slot of the peer whose workspace that is
 //   commit()                                 in the last round, once the puts are on their way: stores the epoch
 //   exchange(phase)                          between the puts of a phase and the reads of what the peers put in it
 //   receive(sources, values)                 reads own slots, waiting for those that need it
@@ -35,13 +36,13 @@ struct Source {
 };
 
 template <class S, unsigned Words>
-concept TransportSession = requires(S session, Payload<Words> payload, Source (&sources)[2],
+concept TransportSession = requires(S session, std::byte* to, Payload<Words> payload, Source (&sources)[2],
                                     Payload<Words> (&values)[2]) {
   { session.rowSlots() } -> std::same_as<std::uint32_t>;
   { session.threads() } -> std::same_as<std::uint32_t>;
   session.open();
   session.beginRound();
-  session.put(1, 0u, 0u, payload, true);
+  session.put(to, 0u, 0u, payload, true);
   session.commit();
   session.exchange(0u);
   session.receive(sources, values);

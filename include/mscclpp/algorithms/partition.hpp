@@ -70,21 +70,36 @@ MSCCLPP_DEVICE ThreadSlots<Count> threadSlots(std::uint32_t thread, std::uint32_
   return result;
 }
 
+// The peers' workspaces, by distance, where their number is known: looked up before a wait, they cost nothing.
+template <int Ranks>
+struct PeerWorkspaces {
+  static constexpr int count = Ranks > 1 ? Ranks - 1 : 0;
+  std::byte* behind[count != 0 ? count : 1];
+
+  MSCCLPP_DEVICE explicit PeerWorkspaces(DeviceTeam const& team) {
+    MSCCLPP_UNROLL
+    for (int k = 0; k < count; ++k) behind[k] = team.workspace(team.peerAt(1 + k, Ranks));
+  }
+};
+
 // Puts the same payloads into this rank's row of all peers; by one put each, where the transport has such.
-template <class Tr, class Session, unsigned Count, class P>
-MSCCLPP_DEVICE void putSame(DeviceTeam const& team, int ranks, Session const& session, ThreadSlots<Count> const& slots,
-                            P const (&payloads)[Count]) {
+template <class Tr, int Ranks, class Session, unsigned Count, class P>
+MSCCLPP_DEVICE void putSame(DeviceTeam const& team, PeerWorkspaces<Ranks> const& peers, Session const& session,
+                            ThreadSlots<Count> const& slots, P const (&payloads)[Count]) {
   auto const row = static_cast<unsigned>(team.rank);
   if constexpr (putsToAll<Tr>) {
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < Count; ++i) session.putToAll(row, slots.slot[i], payloads[i], slots.active[i]);
   } else {
-    MSCCLPP_UNROLL
-    for (int distance = 1; distance < ranks; ++distance) {
+    auto const putTo = [&](std::byte* workspace) {
       MSCCLPP_UNROLL
-      for (unsigned i = 0; i < Count; ++i) {
-        session.put(team.peerAt(distance, ranks), row, slots.slot[i], payloads[i], slots.active[i]);
-      }
+      for (unsigned i = 0; i < Count; ++i) session.put(workspace, row, slots.slot[i], payloads[i], slots.active[i]);
+    };
+    if constexpr (Ranks != 0) {
+      MSCCLPP_UNROLL
+      for (int k = 0; k < peers.count; ++k) putTo(peers.behind[k]);
+    } else {
+      for (int distance = 1; distance < team.size; ++distance) putTo(team.workspace(team.peerAt(distance, team.size)));
     }
   }
 }

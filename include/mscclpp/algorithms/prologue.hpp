@@ -36,14 +36,14 @@ struct WithPrologue {
 template <class In, class F>
 WithPrologue(View<In>, F) -> WithPrologue<In, F>;
 
-// The elements of T that `prologue` makes of `data[0]`.., which have the index `first` and so on in the whole input.
+// The elements of T that `*prologue` makes of `data[0]`.., which have the index `first` and so on in the whole input.
 template <Number T, Number In, class F>
 struct PreparedView {
   using Element = T;
   In const* data;
   std::size_t count;
   std::uint64_t first;
-  F const& prologue;
+  F const* prologue;
 
   // As they travel.
   MSCCLPP_HOST_DEVICE constexpr std::uint64_t bytes() const { return std::uint64_t{count} * sizeof(T); }
@@ -108,7 +108,7 @@ MSCCLPP_HOST_DEVICE constexpr View<T const> sourceOf(View<In> const& input) {
 }
 template <class T, class In, class F>
 MSCCLPP_HOST_DEVICE constexpr auto sourceOf(WithPrologue<In, F> const& input) {
-  return PreparedView<T, std::remove_const_t<In>, F>{input.view.data, input.view.count, 0, input.prologue};
+  return PreparedView<T, std::remove_const_t<In>, F>{input.view.data, input.view.count, 0, &input.prologue};
 }
 
 template <class T, class In>
@@ -161,6 +161,7 @@ class PreparedReader {
     bool whole;
   };
 
+  PreparedReader() = default;  // to be assigned
   MSCCLPP_DEVICE explicit PreparedReader(PreparedView<T, In, F> const& view)
       : view_(view), aligned_(isAligned(view.data, access)) {}
 
@@ -219,12 +220,12 @@ class PreparedReader {
   template <class Values>
   MSCCLPP_DEVICE auto prepare(Values const& values, std::uint64_t index) const {
     if constexpr (std::invocable<F const&, Values, std::uint64_t>) {
-      return view_.prologue(values, index);
+      return (*view_.prologue)(values, index);
     } else {
       static_assert(
           std::invocable<F const&, Values>,
           "a prologue is called with a Vector of accumulators, and optionally the index of its first element");
-      return view_.prologue(values);
+      return (*view_.prologue)(values);
     }
   }
 

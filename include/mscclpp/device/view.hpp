@@ -52,6 +52,7 @@ class PayloadAccess {
   static_assert(sizeof(T) <= Granule, "an element must fit into one access of the transport; choose a wider packet");
 
  public:
+  PayloadAccess() = default;  // to be assigned
   MSCCLPP_DEVICE explicit PayloadAccess(View<T> view)
       : data_(view.data), bytes_(view.bytes()), aligned_(isAligned(view.data, Granule)) {}
 

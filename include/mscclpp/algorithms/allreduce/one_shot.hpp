@@ -44,10 +44,11 @@ struct OneShot {
     auto const tileBytes = Tr::dataOffset(partition.tile);
     auto tile = partition.at(0);
     auto mine = threadSlots<U>(thread, threads, tile);
-    session.open();
     for (std::uint64_t round = 0;;) {
       auto const tileOffset = Tr::dataOffset(tile.first);
       auto const source = reader.window(tileOffset, tileBytes);
+      PeerWorkspaces<Ranks> const peers(team);
+      if (round == 0) session.open();
       Payload<W> own[U];
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < U; ++i) {
@@ -55,15 +56,15 @@ struct OneShot {
                                : Payload<W>{};
       }
       session.beginRound();
-      putSame<Tr>(team, ranks, session, mine, own);
+      putSame<Tr>(team, peers, session, mine, own);
       bool const last = partition.isLast(round);
       if (last) session.commit();
       session.exchange(0);
 
+      auto const target = writer.window(tileOffset, tileBytes);
       typename R::template Accumulators<W> totals[U]{};
       R::template fold<U>(team, session, 0, mine.slot, mine.active, own, totals);
       if constexpr (putsToAll<Tr>) receiveOwn(session, team.rank, mine);
-      auto const target = writer.window(tileOffset, tileBytes);
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < U; ++i) {
         if (!mine.valid[i]) continue;

@@ -52,7 +52,6 @@ struct TwoShot {
     auto const tileBytes = Tr::dataOffset(partition.tile);
     auto tile = partition.at(0);
     auto mine = threadSlots<U>(thread, threads, tile);
-    session.open();
     for (std::uint64_t round = 0;;) {
       // Where this tile lies in the share of `owner`, in bytes.
       auto const offsetOf = [&](int owner) {
@@ -62,13 +61,21 @@ struct TwoShot {
       MSCCLPP_UNROLL
       for (int first = 1; first < ranks; first += ahead) {
         Payload<W> part[ahead][U];
+        decltype(reader.window(0)) sources[ahead];  // known before the wait in open()
+        std::byte* workspaces[ahead];
         MSCCLPP_UNROLL
         for (int k = 0; k < ahead; ++k) {
-          auto const source = reader.window(offsetOf(peerAt(first + k)), tileBytes);
+          sources[k] = reader.window(offsetOf(peerAt(first + k)), tileBytes);
+          workspaces[k] = team.workspace(peerAt(first + k));
+        }
+        if (first == 1 && round == 0) session.open();
+        MSCCLPP_UNROLL
+        for (int k = 0; k < ahead; ++k) {
           MSCCLPP_UNROLL
           for (unsigned i = 0; i < U; ++i) {
-            part[k][i] = mine.valid[i] ? reader.read(source, Tr::dataOffset(mine.slot[i]), Tr::dataBytes(mine.slot[i]))
-                                       : Payload<W>{};
+            part[k][i] = mine.valid[i]
+                             ? reader.read(sources[k], Tr::dataOffset(mine.slot[i]), Tr::dataBytes(mine.slot[i]))
+                             : Payload<W>{};
           }
         }
         if (first == 1) session.beginRound();
@@ -76,11 +83,14 @@ struct TwoShot {
         for (int k = 0; k < ahead; ++k) {
           MSCCLPP_UNROLL
           for (unsigned i = 0; i < U; ++i) {
-            session.put(peerAt(first + k), rank, mine.slot[i], part[k][i], mine.active[i]);
+            session.put(workspaces[k], rank, mine.slot[i], part[k][i], mine.active[i]);
           }
         }
       }
-      if (ranks == 1) session.beginRound();
+      if (ranks == 1) {
+        if (round == 0) session.open();
+        session.beginRound();
+      }
       bool const last = partition.isLast(round);
       if (last) session.commit();
       session.exchange(0);
@@ -90,7 +100,7 @@ struct TwoShot {
           team, session, reader.window(ownOffset, tileBytes), reader, mine, [&](unsigned i, Payload<W> const& result) {
             MSCCLPP_UNROLL
             for (int distance = 1; distance < ranks; ++distance) {
-              session.put(peerAt(distance), resultRow + rank, mine.slot[i], result, mine.active[i]);
+              session.put(team.workspace(peerAt(distance)), resultRow + rank, mine.slot[i], result, mine.active[i]);
             }
             if (mine.valid[i])
               store<Tr, R>(writer, writer.window(ownOffset, tileBytes), epilogue, result, ownOffset, mine.slot[i]);
@@ -101,17 +111,19 @@ struct TwoShot {
       for (int first = 1; first < ranks; first += ahead) {
         Source sources[ahead * U];
         Payload<W> results[ahead * U];
+        Window<T> targets[ahead];
         MSCCLPP_UNROLL
         for (unsigned k = 0; k < ahead * U; ++k) {
           int const peer = peerAt(first + static_cast<int>(k / U));
           sources[k] = {peer, resultRow + static_cast<unsigned>(peer), mine.slot[k % U], mine.active[k % U]};
+          if (k % U == 0) targets[k / U] = writer.window(offsetOf(peer), tileBytes);
         }
         session.receive(sources, results);
         MSCCLPP_UNROLL
         for (unsigned k = 0; k < ahead * U; ++k) {
           if (!mine.valid[k % U]) continue;
           auto const at = offsetOf(sources[k].peer);
-          store<Tr, R>(writer, writer.window(at, tileBytes), epilogue, results[k], at, mine.slot[k % U]);
+          store<Tr, R>(writer, targets[k / U], epilogue, results[k], at, mine.slot[k % U]);
         }
       }
       if (last) return;

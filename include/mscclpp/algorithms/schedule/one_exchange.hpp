@@ -79,10 +79,12 @@ struct OneExchange {
         Source sources[ahead * U];
         Payload<W> values[ahead * U];
         ThreadSlots<U> slots[ahead];
+        typename Round::Writer targets[ahead];
         MSCCLPP_UNROLL
         for (int k = 0; k < ahead; ++k) {
           int const peer = round.peerAt(first + k);
           slots[k] = round.slotsOf(plan.receive(peer));
+          targets[k] = round.writer(plan.receive(peer));  // while the peers' parts are on their way
           MSCCLPP_UNROLL
           for (unsigned i = 0; i < U; ++i) {
             sources[static_cast<unsigned>(k) * U + i] = {peer, static_cast<unsigned>(peer), slots[k].slot[i],
@@ -92,11 +94,10 @@ struct OneExchange {
         round.session.receive(sources, values);
         MSCCLPP_UNROLL
         for (int k = 0; k < ahead; ++k) {
-          auto const target = round.writer(plan.receive(round.peerAt(first + k)));
           MSCCLPP_UNROLL
           for (unsigned i = 0; i < U; ++i) {
             if (slots[k].valid[i]) {
-              round.write(target, slots[k].slot[i], values[static_cast<unsigned>(k) * U + i]);
+              round.write(targets[k], slots[k].slot[i], values[static_cast<unsigned>(k) * U + i]);
             }
           }
         }
@@ -121,6 +122,7 @@ struct OneExchange {
       auto const own = plan.own();
       auto const source = round.reader(own);
       auto const mine = round.slotsOf(own);
+      auto const firstTarget = round.writer(plan.result(0));
       MSCCLPP_UNROLL
       for (unsigned first = 0; first < U; first += batch) {
         Payload<W> payloads[batch];
@@ -141,7 +143,9 @@ struct OneExchange {
           auto const index = plan.firstElement() + (round.tileOffset + Tr::dataOffset(slots[i])) / R::elementBytes;
           auto const result = R::template conclude<W>(epilogue, totals[i], index);
           MSCCLPP_UNROLL
-          for (int k = 0; k < plan.results(); ++k) round.write(round.writer(plan.result(k)), slots[i], result);
+          for (int k = 0; k < plan.results(); ++k) {
+            round.write(k == 0 ? firstTarget : round.writer(plan.result(k)), slots[i], result);
+          }
         }
       }
       if (!round.next()) break;
@@ -162,11 +166,13 @@ struct OneExchange {
     using Session = typename Tr::template Session<B>;
 
     // Reader or writer of a whole part, and what of the part lies in this round's tile.
-    template <class Whole, class Window>
+    template <class Whole>
     struct Access {
       Whole all;
-      Window window;
+      decltype(all.window(0)) window;
     };
+    using Reader = Access<decltype(readerOf<W, Tr::granule>(std::declval<P const&>().send(0)))>;
+    using Writer = Access<PayloadWriter<Element, W, Tr::granule>>;
 
     MSCCLPP_DEVICE ExchangeRound(DeviceTeam const& t, B const& blocks, P const& p)
         : team(t),
@@ -179,12 +185,11 @@ struct OneExchange {
                     minimum<std::uint32_t>(threads * U, session.rowSlots()), Tr::slotsPerGroup, blocks.blockCount(),
                     blocks.blockRank()} {}
 
-    // False: there is nothing to do.
+    // False: there is nothing to do. The session is opened by the first send(), once all addresses are known.
     MSCCLPP_DEVICE bool begin() {
       if (partition.slots == 0) return false;
       if constexpr (putsToAll<Tr>) requireMulticast(team);
       enter(0);
-      session.open();
       return true;
     }
     MSCCLPP_DEVICE bool next() {
@@ -204,7 +209,10 @@ struct OneExchange {
       } else {
         sendEach();
       }
-      if (ranks == 1 && !P::sameToAll) session.beginRound();  // nobody is sent anything
+      if (ranks == 1 && !P::sameToAll) {  // nobody is sent anything
+        openFirst();
+        session.beginRound();
+      }
       if (partition.isLast(start)) session.commit();
       session.exchange(0);
     }
@@ -219,18 +227,16 @@ struct OneExchange {
         return threadSlots<U>(thread, threads, partition.at(start, Tr::slotsFor(part.bytes())));
       }
     }
-    template <ElementSource S>
-    MSCCLPP_DEVICE auto reader(S const& part) const {
+    template <SourceOf<Element> S>
+    MSCCLPP_DEVICE Reader reader(S const& part) const {
       return inTile(readerOf<W, Tr::granule>(part));
     }
-    MSCCLPP_DEVICE auto writer(View<Element> const& part) const {
+    MSCCLPP_DEVICE Writer writer(View<Element> const& part) const {
       return inTile(PayloadWriter<Element, W, Tr::granule>(part));
     }
-    template <class Reader>
     MSCCLPP_DEVICE Payload<W> read(Reader const& from, std::uint32_t slot) const {
       return from.all.read(from.window, Tr::dataOffset(slot), Tr::dataBytes(slot));
     }
-    template <class Writer>
     MSCCLPP_DEVICE void write(Writer const& to, std::uint32_t slot, Payload<W> const& payload) const {
       to.all.write(to.window, Tr::dataOffset(slot), payload, Tr::dataBytes(slot));
     }
@@ -249,9 +255,11 @@ struct OneExchange {
 
    private:
     template <class Whole>
-    MSCCLPP_DEVICE auto inTile(Whole const& whole) const {
-      auto const window = whole.window(tileOffset, Tr::dataOffset(partition.tile));
-      return Access<Whole, std::remove_const_t<decltype(window)>>{whole, window};
+    MSCCLPP_DEVICE Access<Whole> inTile(Whole const& whole) const {
+      return {whole, whole.window(tileOffset, Tr::dataOffset(partition.tile))};
+    }
+    MSCCLPP_DEVICE void openFirst() {
+      if (start == 0) session.open();
     }
     MSCCLPP_DEVICE void enter(std::uint64_t at) {
       start = at;
@@ -260,9 +268,7 @@ struct OneExchange {
       all = threadSlots<U>(thread, threads, tile);
     }
 
-    template <ElementSource S>
-    MSCCLPP_DEVICE void fetch(S const& part, ThreadSlots<U> const& slots, Payload<W> (&payloads)[U]) const {
-      auto const source = reader(part);
+    MSCCLPP_DEVICE void fetch(Reader const& source, ThreadSlots<U> const& slots, Payload<W> (&payloads)[U]) const {
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < U; ++i) payloads[i] = slots.valid[i] ? read(source, slots.slot[i]) : Payload<W>{};
     }
@@ -271,9 +277,12 @@ struct OneExchange {
       auto const part = plan.send(team.rank);
       auto const slots = slotsOf(part);
       Payload<W> payloads[U];
-      fetch(part, slots, payloads);
+      auto const source = reader(part);
+      PeerWorkspaces<Ranks> const peers(team);
+      openFirst();
+      fetch(source, slots, payloads);
       session.beginRound();
-      putSame<Tr>(team, ranks, session, slots, payloads);
+      putSame<Tr>(team, peers, session, slots, payloads);
       if constexpr (putsToAll<Tr>) sent = slots;
     }
 
@@ -282,18 +291,24 @@ struct OneExchange {
       for (int first = 1; first < ranks; first += ahead) {
         Payload<W> payloads[ahead][U];
         ThreadSlots<U> slots[ahead];
+        Reader sources[ahead];
+        std::byte* peers[ahead];
         MSCCLPP_UNROLL
         for (int k = 0; k < ahead; ++k) {
           auto const part = plan.send(peerAt(first + k));
           slots[k] = slotsOf(part);
-          fetch(part, slots[k], payloads[k]);
+          sources[k] = reader(part);
+          peers[k] = team.workspace(peerAt(first + k));
         }
+        if (first == 1) openFirst();
+        MSCCLPP_UNROLL
+        for (int k = 0; k < ahead; ++k) fetch(sources[k], slots[k], payloads[k]);
         if (first == 1) session.beginRound();
         MSCCLPP_UNROLL
         for (int k = 0; k < ahead; ++k) {
           MSCCLPP_UNROLL
           for (unsigned i = 0; i < U; ++i) {
-            session.put(peerAt(first + k), static_cast<unsigned>(team.rank), slots[k].slot[i], payloads[k][i],
+            session.put(peers[k], static_cast<unsigned>(team.rank), slots[k].slot[i], payloads[k][i],
                         slots[k].active[i]);
           }
         }

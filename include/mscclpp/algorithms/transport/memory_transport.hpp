@@ -43,6 +43,7 @@ struct MemoryTransport {
    public:
     MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows) : team_(team), blocks_(blocks) {
       rowSlots_ = team.layout.stageSlice / rows / 128 * (128 / slotBytes);
+      evenBase_ = team.layout.stage + std::uint64_t{blocks.blockRank()} * team.layout.stageSlice;
       require(rowSlots_ != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), team.layout.stageSlice,
               std::uint64_t{128} * rows);
     }
@@ -54,12 +55,12 @@ struct MemoryTransport {
 
     MSCCLPP_DEVICE void beginRound() {
       ++epoch_;
-      auto const part = static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks + blocks_.blockRank();
-      base_ = team_.layout.stage + std::uint64_t{part} * team_.layout.stageSlice;
+      base_ = evenBase_ +
+              std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * team_.layout.stageSlice;
     }
 
-    MSCCLPP_DEVICE void put(int peer, unsigned row, unsigned slot, Payload<4> const& payload, bool active) const {
-      if (active) *at(peer, row, slot) = payload;
+    MSCCLPP_DEVICE void put(std::byte* to, unsigned row, unsigned slot, Payload<4> const& payload, bool active) const {
+      if (active) *at(to, row, slot) = payload;
     }
 
     MSCCLPP_DEVICE void exchange(unsigned phase) const {
@@ -71,7 +72,7 @@ struct MemoryTransport {
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<4> (&values)[Count]) const {
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < Count; ++i) {
-        if (sources[i].active) values[i] = *at(team_.rank, sources[i].row, sources[i].slot);
+        if (sources[i].active) values[i] = *at(team_.workspace(team_.rank), sources[i].row, sources[i].slot);
       }
     }
 
@@ -80,14 +81,15 @@ struct MemoryTransport {
     MSCCLPP_DEVICE void endRound() const {}
 
    private:
-    MSCCLPP_DEVICE Payload<4>* at(int rank, unsigned row, unsigned slot) const {
-      return reinterpret_cast<Payload<4>*>(team_.workspace(rank) + base_) + (row * rowSlots_ + slot);
+    MSCCLPP_DEVICE Payload<4>* at(std::byte* workspace, unsigned row, unsigned slot) const {
+      return reinterpret_cast<Payload<4>*>(workspace + base_) + (row * rowSlots_ + slot);
     }
 
     DeviceTeam const& team_;
     B blocks_;
     std::uint64_t epoch_ = 0;
-    std::uint64_t base_ = 0;
+    std::uint64_t evenBase_;  // of this block's stage in the workspaces, in even rounds
+    std::uint64_t base_ = 0;  // in this one
     std::uint32_t rowSlots_;
   };
 };

@@ -39,6 +39,8 @@ struct PacketTransport : P {
 
     MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows) : team_(team), blocks_(blocks) {
       rowSlots_ = slice() / rows / 128 * (128 / P::slotBytes);
+      auto const region = P::region == PacketRegion::lines ? team.layout.lines : team.layout.packets;
+      evenBase_ = region + std::uint64_t{blocks.blockRank()} * slice();
       require(rowSlots_ != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), slice(),
               std::uint64_t{128} * rows);
       require(!P::wholeWarp || team.layout.wholeLines != 0, team.watch, -1, std::uint64_t(layout::Misuse::tornLines), 1,
@@ -59,14 +61,12 @@ struct PacketTransport : P {
     MSCCLPP_DEVICE void beginRound() {
       ++epoch_;
       flag_ = packetFlag(epoch_);
-      auto const region = P::region == PacketRegion::lines ? team_.layout.lines : team_.layout.packets;
-      auto const part = static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks + blocks_.blockRank();
-      base_ = region + std::uint64_t{part} * slice();
+      base_ = evenBase_ + std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * slice();
     }
 
-    MSCCLPP_DEVICE void put(int peer, unsigned row, unsigned slot, Payload<P::words> const& payload,
+    MSCCLPP_DEVICE void put(std::byte* to, unsigned row, unsigned slot, Payload<P::words> const& payload,
                             bool active) const {
-      P::store(team_.workspace(peer) + offset(row, slot), payload, flag_, active);
+      P::store(to + offset(row, slot), payload, flag_, active);
     }
 
     // Into everybody's slot, the own included; of a team with multicast addresses.
@@ -106,7 +106,8 @@ struct PacketTransport : P {
     DeviceTeam const& team_;
     B blocks_;
     std::uint64_t epoch_ = 0;
-    std::uint64_t base_ = 0;
+    std::uint64_t evenBase_;  // of this block's slots in the workspaces, in even rounds
+    std::uint64_t base_ = 0;  // in this one
     std::uint32_t rowSlots_;
     std::uint32_t flag_ = 0;
   };
