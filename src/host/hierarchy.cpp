@@ -18,6 +18,7 @@ struct Proposal {
   std::int32_t leader;  // the first rank of its node
   std::uint32_t blocks;
   std::uint64_t bytes;
+  std::uint64_t allToAll;
 };
 
 constexpr std::size_t alignment = 128;
@@ -30,7 +31,8 @@ int leaderOf(Communicator const& communicator) {
 
 std::vector<Proposal> gather(Communicator const& communicator, HierarchyRequirement const& requirement) {
   std::vector<Proposal> all(static_cast<std::size_t>(communicator.size()));
-  all[static_cast<std::size_t>(communicator.rank())] = {leaderOf(communicator), requirement.blocks, requirement.bytes};
+  all[static_cast<std::size_t>(communicator.rank())] = {leaderOf(communicator), requirement.blocks, requirement.bytes,
+                                                        requirement.allToAll ? 1u : 0u};
   communicator.bootstrap()->allGather(all.data(), sizeof(Proposal));
   return all;
 }
@@ -72,12 +74,15 @@ struct HierarchicalTeam::Impl {
   std::size_t rail = 0;
   GpuBuffer<std::byte> data;
   GpuBuffer<std::byte> inbox;
+  GpuBuffer<std::byte> outbox;
   std::unique_ptr<Team> team;
   std::unique_ptr<MemoryWindow> window;
+  std::unique_ptr<MemoryWindow> outboxWindow;
   std::unique_ptr<ProxyService> service;
   GpuBuffer<std::int32_t> ranks;
   GpuBuffer<layout::PortChannelHandle> gatherChannels;
   GpuBuffer<layout::PortChannelHandle> exchangeChannels;
+  GpuBuffer<layout::PortChannelHandle> dealChannels;
   layout::HierarchyHandle handle{};
 
   std::vector<int> const& ownNode() const { return nodes[node]; }
@@ -86,10 +91,13 @@ struct HierarchicalTeam::Impl {
     auto const transports = communicator.transports();
     auto const mine = communicator.registerMemory(data.data(), data.bytes(), transports);
     auto const mineInbox = communicator.registerMemory(inbox.data(), inbox.bytes(), transports);
+    bool const deals = outbox.bytes() != 0;
     service = std::make_unique<ProxyService>(communicator, ProxyService::Options{.proxies = proxies});
     auto const source = service->addMemory(mine);
     auto const sourceInbox = service->addMemory(mineInbox);
-    std::vector<layout::PortChannelHandle> gather, exchange;
+    auto const sourceOutbox =
+        deals ? service->addMemory(communicator.registerMemory(outbox.data(), outbox.bytes(), transports)) : source;
+    std::vector<layout::PortChannelHandle> gather, exchange, deal;
     for (std::size_t other = 0; other < nodes.size(); ++other) {
       if (other == node) continue;
       int const peer = nodes[other][rail];
@@ -100,9 +108,11 @@ struct HierarchicalTeam::Impl {
       auto const semaphore = service->buildAndAddSemaphore(communicator.connect(peer));
       gather.push_back(service->portChannel(semaphore, target, source).deviceHandle());
       exchange.push_back(service->portChannel(semaphore, targetInbox, sourceInbox).deviceHandle());
+      if (deals) deal.push_back(service->portChannel(semaphore, target, sourceOutbox).deviceHandle());
     }
     gatherChannels = onDevice(communicator.device(), gather);
     exchangeChannels = onDevice(communicator.device(), exchange);
+    dealChannels = onDevice(communicator.device(), deal);
   }
 };
 
@@ -112,12 +122,13 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
   auto const self = communicator.rank();
   auto const all = gather(communicator, requirement);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].blocks == requirement.blocks && all[rank].bytes == requirement.bytes) continue;
+    bool const alike = all[rank].blocks == requirement.blocks && all[rank].bytes == requirement.bytes;
+    if (alike && (all[rank].allToAll != 0) == requirement.allToAll) continue;
     fail(ErrorCode::invalidUsage,
-         "rank {}: a HierarchicalTeam for {} blocks and {} bytes, but rank {} asks for {} blocks and {} bytes; all "
-         "ranks "
-         "must ask for the same",
-         self, requirement.blocks, requirement.bytes, rank, all[rank].blocks, all[rank].bytes);
+         "rank {}: a HierarchicalTeam for {} blocks and {} bytes, {} all-to-all, but rank {} asks for {} blocks and {} "
+         "bytes, {} all-to-all; all ranks must ask for the same",
+         self, requirement.blocks, requirement.bytes, requirement.allToAll ? "with" : "without", rank, all[rank].blocks,
+         all[rank].bytes, all[rank].allToAll != 0 ? "with" : "without");
   }
   if (requirement.blocks == 0 || requirement.bytes == 0) {
     fail(ErrorCode::invalidUsage, "rank {}: a HierarchicalTeam for {} blocks and {} bytes; ask for at least 1 of each",
@@ -135,6 +146,13 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
   impl.team =
       std::make_unique<Team>(communicator, layout::WorkspaceRequirement{.blocks = requirement.blocks}, impl.ownNode());
   impl.window = std::make_unique<MemoryWindow>(communicator, impl.data.data(), impl.data.bytes(), impl.ownNode());
+  // Behind the slots of an outbox lies how much each of them holds.
+  auto const part = requirement.bytes / all.size() / sizeof(std::uint64_t) * sizeof(std::uint64_t);
+  if (requirement.allToAll) {
+    impl.outbox = GpuBuffer<std::byte>(device, all.size() * (part + sizeof(std::uint64_t)));
+    impl.outboxWindow =
+        std::make_unique<MemoryWindow>(communicator, impl.outbox.data(), impl.outbox.bytes(), impl.ownNode());
+  }
   impl.connect(communicator, requirement.proxies);
   std::vector<std::int32_t> ranks;
   for (auto const& node : impl.nodes) ranks.insert(ranks.end(), node.begin(), node.end());
@@ -147,7 +165,11 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
                  .gather = impl.gatherChannels.data(),
                  .exchange = impl.exchangeChannels.data(),
                  .inbox = impl.inbox.data(),
-                 .slotBytes = slot};
+                 .slotBytes = slot,
+                 .outbox = {},
+                 .deal = impl.dealChannels.data(),
+                 .partBytes = part};
+  if (requirement.allToAll) impl.handle.outbox = impl.outboxWindow->deviceHandle();
   impl.service->startProxy();
 }
 

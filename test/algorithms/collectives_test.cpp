@@ -93,6 +93,16 @@ TEST_CASE_TEMPLATE("results are pushed", Tr, MemoryTransport<2>, MemoryTransport
   reduces<Reduce, TwoShotPush, Tr>(true);
 }
 
+using ShortRing = RingPieces<2, 256>;
+TEST_CASE_TEMPLATE("around the ring", Tr, ShortRing, RingPieces<>) {
+  reduces<AllReduce, Ring, Tr>(false);
+  // Many rounds of the slots of a block, the last pieces short, empty for some blocks and shares.
+  for (int ranks : {1, 2, 3, 8}) {
+    checkCollective<AllReduce<Ring, Tr, Sum>, BFloat16>(
+        {.ranks = ranks, .counts = {20000, 4097, 35001}, .blocks = 2, .threads = 64, .overlap = true});
+  }
+}
+
 using ShortPieces = PeerPieces<4, 128>;
 TEST_CASE_TEMPLATE("from rank to rank", Tr, ShortPieces, PeerPieces<>) {
   moves<Broadcast, Chain, Tr>(true);
@@ -118,5 +128,6 @@ TEST_CASE("72 ranks") {
   checkCollective<Reduce<Pull, PeerMemory<1>, Sum>, float>(rack);
   checkCollective<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, float>(rack);
   checkCollective<AllGather<Push, SmallBulk>>(rack);
+  checkCollective<AllReduce<Ring, ShortRing, Sum>, float>(rack);
 }
 #endif

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "mscclpp/algorithms/hierarchical_alltoall.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"
@@ -48,6 +49,29 @@ struct ReduceKernel {
     for (unsigned i = 0; i < times; ++i) hierarchicalAllReduce<T, Op>(h, thisGrid(), count);
   }
 };
+
+struct AllToAllKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint16_t const* in, std::uint16_t* out,
+                                 std::size_t each) const {
+    hierarchicalAllToAll(h, thisGrid(), in, EqualParts{each}, out, EqualParts{each});
+  }
+};
+
+struct VariableAllToAllKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint16_t const* in, VariableParts const& inParts,
+                                 std::uint16_t* out, VariableParts const& outParts) const {
+    for (int i = 0; i < 2; ++i) hierarchicalAllToAll(h, thisGrid(), in, inParts, out, outParts);
+  }
+};
+
+// What rank `from` has for rank `to`.
+std::vector<std::uint16_t> partFor(int from, int to, std::size_t count, std::uint64_t call) {
+  return randomInput<std::uint16_t>(call * 100 + static_cast<std::uint64_t>(to), from, count);
+}
+template <class T>
+void append(std::vector<T>& to, std::vector<T> const& what) {
+  to.insert(to.end(), what.begin(), what.end());
+}
 
 }  // namespace
 
@@ -119,6 +143,67 @@ TEST_CASE("all-reduce: the average counts all ranks of all nodes") {
   });
 }
 
+TEST_CASE("all-to-all: parts of one size, also in place") {
+  for (std::size_t const each : {1, 60, 2051}) {
+    CAPTURE(each);
+    forEachShape(everyShape, [&](Rank& rank, Shape const&) {
+      auto const size = static_cast<std::size_t>(rank.size);
+      HierarchicalTeam const team(rank.communicator, {.blocks = 3, .bytes = 4104 * size, .allToAll = true});
+      GpuBuffer<std::uint16_t> const in(rank.device, each * size), out(rank.device, each * size);
+      for (std::uint64_t call = 0; call < 4; ++call) {
+        std::vector<std::uint16_t> input, expected;
+        for (int peer = 0; peer < rank.size; ++peer) {
+          append(input, partFor(rank.rank, peer, each, call));
+          append(expected, partFor(peer, rank.rank, each, call));
+        }
+        copyToDevice(in, std::span<std::uint16_t const>(input));
+        auto const& target = call % 2 == 0 ? out : in;
+        launch(rank.stream, {.blocks = call < 2 ? 3u : 1u, .threads = 64}, AllToAllKernel{}, team.deviceHandle(),
+               in.data(), target.data(), each);
+        rank.synchronize();
+        CHECK(countDifferent(copyToHost(target), expected) == 0);
+      }
+      rank.communicator.bootstrap()->barrier();
+    });
+  }
+}
+
+TEST_CASE("all-to-all: parts of different sizes, some empty") {
+  forEachShape(everyShape, [&](Rank& rank, Shape const&) {
+    auto const size = static_cast<std::size_t>(rank.size);
+    constexpr std::size_t largest = 333;
+    auto const countOf = [](int from, int to) -> std::size_t {
+      return (from + to) % 3 == 0 ? 0 : static_cast<std::size_t>(from * 131 + to * 37) % (largest + 1);
+    };
+    HierarchicalTeam const team(rank.communicator, {.blocks = 2, .bytes = 2 * (largest + 3) * size, .allToAll = true});
+    std::vector<std::uint16_t> input, expected;
+    std::vector<std::size_t> inCounts, inOffsets, outCounts, outOffsets;
+    for (int peer = 0; peer < rank.size; ++peer) {
+      inOffsets.push_back(input.size());
+      outOffsets.push_back(expected.size());
+      inCounts.push_back(countOf(rank.rank, peer));
+      outCounts.push_back(countOf(peer, rank.rank));
+      append(input, partFor(rank.rank, peer, inCounts.back(), 7));
+      append(expected, partFor(peer, rank.rank, outCounts.back(), 7));
+    }
+    auto const onDevice = [&]<class T>(std::vector<T> const& values) {
+      GpuBuffer<T> buffer(rank.device, std::max<std::size_t>(values.size(), 1));
+      copyToDevice(buffer, std::span<T const>(values));
+      return buffer;
+    };
+    auto const in = onDevice(input);
+    GpuBuffer<std::uint16_t> const out(rank.device, expected.size() + 1);
+    auto const ic = onDevice(inCounts), io = onDevice(inOffsets), oc = onDevice(outCounts), oo = onDevice(outOffsets);
+    launch(rank.stream, {.blocks = 2, .threads = 96}, VariableAllToAllKernel{}, team.deviceHandle(), in.data(),
+           VariableParts{ic.data(), io.data(), largest}, out.data(), VariableParts{oc.data(), oo.data(), largest});
+    rank.synchronize();
+    auto result = copyToHost(out);
+    result.pop_back();
+    CHECK(countDifferent(result, expected) == 0);
+    rank.communicator.bootstrap()->barrier();
+  });
+}
+
 TEST_CASE("what does not fit is refused") {
   forEachShape({{1, 2}, {2, 1}}, [&](Rank& rank, Shape const&) {
     auto const refused = [&](auto&& act) {
@@ -138,5 +223,33 @@ TEST_CASE("what does not fit is refused") {
     launch(rank.stream, {.blocks = 1, .threads = 32}, GatherKernel{}, team.deviceHandle(), 129u, 1u);
     CHECK(has(refused([&] { rank.communicator.synchronize(rank.stream); }), "a view up to byte 258"));
     rank.communicator.bootstrap()->barrier();
+  });
+  // Parts that are larger than their slots, and a team that was not made for all-to-all.
+  for (bool const allToAll : {true, false}) {
+    forEachShape({{1, 2}, {2, 1}}, [&](Rank& rank, Shape const&) {
+      HierarchicalTeam const team(rank.communicator, {.blocks = 1, .bytes = 256, .allToAll = allToAll});
+      GpuBuffer<std::uint16_t> const buffer(rank.device, 2 * 65);
+      launch(rank.stream, {.blocks = 1, .threads = 32}, AllToAllKernel{}, team.deviceHandle(), buffer.data(),
+             buffer.data(), std::size_t{65});
+      std::string told;
+      try {
+        rank.communicator.synchronize(rank.stream);
+      } catch (Error const& error) {
+        told = error.what();
+      }
+      CAPTURE(told);
+      CHECK(told.find("a view up to byte 130") != std::string::npos);
+      CHECK(told.find(allToAll ? "128" : " 0 ") != std::string::npos);
+      rank.communicator.bootstrap()->barrier();
+    });
+  }
+  forEachShape({{1, 2}}, [&](Rank& rank, Shape const&) {
+    std::string told;
+    try {
+      HierarchicalTeam(rank.communicator, {.blocks = 1, .bytes = 64, .allToAll = rank.rank == 0});
+    } catch (Error const& error) {
+      told = error.what();
+    }
+    CHECK(told.find("without all-to-all") != std::string::npos);
   });
 }

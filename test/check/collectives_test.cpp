@@ -66,6 +66,9 @@ TEST_CASE_TEMPLATE("push", Tr, PeerMemory<2>, SmallBulk) {
 using ShortPieces = PeerPieces<4, 128>;
 TEST_CASE("from rank to rank") { explored<Broadcast<Chain, ShortPieces>>(); }
 
+using ShortRing = RingPieces<2, 128>;
+TEST_CASE("around the ring") { explored<AllReduce<Ring, ShortRing, Sum>, BFloat16>(); }
+
 TEST_CASE("pull, and two-shot with pushed results") {
   explored<AllReduce<Pull, PeerMemory<2>, Sum>, BFloat16>();
   explored<ReduceScatter<Pull, PeerMemory<2>, Sum>, BFloat16>();

@@ -5,6 +5,7 @@
 
 #include "explored.hpp"
 #include "mscclpp/algorithms/hierarchical.hpp"
+#include "mscclpp/algorithms/hierarchical_alltoall.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 #include "support/reference.hpp"
 
@@ -56,6 +57,72 @@ struct AgainKernel {
     }
   }
 };
+
+constexpr std::size_t largestPart = 21;
+MSCCLPP_HOST_DEVICE std::size_t countOf(bool equal, unsigned from, unsigned to) {
+  return equal ? largestPart : from == 1 && to == 0 ? 0 : (5 * from + 3 * to) % (largestPart + 1);
+}
+MSCCLPP_HOST_DEVICE std::uint32_t word(std::uint32_t round, unsigned from, unsigned to, std::size_t i) {
+  return round * 100000 + from * 10000 + to * 1000 + static_cast<std::uint32_t>(i);
+}
+
+// Calls one behind the other, each with new data where the last one's were. `counts` and `offsets`: of the input's
+// parts, then of the output's.
+struct DealKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint32_t* in, std::uint32_t* out,
+                                 std::size_t const* counts, std::size_t const* offsets, bool equal,
+                                 unsigned* wrong) const {
+    DeviceTeam const local(h.local);
+    auto const grid = thisGrid();
+    auto const ranks = static_cast<unsigned>(h.size()), own = static_cast<unsigned>(h.rank());
+    for (std::uint32_t round = 1; round <= 3; ++round) {
+      for (unsigned to = 0; to < ranks; ++to) {
+        for (auto i = grid.rank(); i < counts[to]; i += grid.size()) in[offsets[to] + i] = word(round, own, to, i);
+      }
+      gridBarrier(local, grid);
+      if (equal) {
+        hierarchicalAllToAll(h, grid, in, EqualParts{largestPart}, out, EqualParts{largestPart});
+      } else {
+        hierarchicalAllToAll(h, grid, in, VariableParts{counts, offsets, largestPart}, out,
+                             VariableParts{counts + ranks, offsets + ranks, largestPart});
+      }
+      gridBarrier(local, grid);
+      for (unsigned from = 0; from < ranks; ++from) {
+        for (auto i = grid.rank(); i < counts[ranks + from]; i += grid.size()) {
+          auto& found = out[offsets[ranks + from] + i];
+          if (found != word(round, from, own, i)) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+          found = 0;
+        }
+      }
+    }
+  }
+};
+
+void deal(Rank& rank, bool equal, unsigned blocks) {
+  auto const ranks = static_cast<unsigned>(rank.size), own = static_cast<unsigned>(rank.rank);
+  constexpr auto bytes = largestPart * sizeof(std::uint32_t);
+  HierarchicalTeam const team(rank.communicator,
+                              {.blocks = blocks, .bytes = (bytes + 7) / 8 * 8 * ranks, .allToAll = true});
+  std::vector<std::size_t> counts, offsets;
+  for (bool const output : {false, true}) {
+    std::size_t at = 0;
+    for (unsigned peer = 0; peer < ranks; ++peer) {
+      counts.push_back(output ? countOf(equal, peer, own) : countOf(equal, own, peer));
+      offsets.push_back(at);
+      at += counts.back();
+    }
+  }
+  GpuBuffer<std::uint32_t> const in(rank.device, largestPart * ranks), out(rank.device, largestPart * ranks);
+  GpuBuffer<std::size_t> const countsThere(rank.device, counts.size()), offsetsThere(rank.device, offsets.size());
+  GpuBuffer<unsigned> const wrong(rank.device, 1);
+  copyToDevice(countsThere, std::span<std::size_t const>(counts));
+  copyToDevice(offsetsThere, std::span<std::size_t const>(offsets));
+  launch(rank.stream, {.blocks = blocks, .threads = 32}, DealKernel{}, team.deviceHandle(), in.data(), out.data(),
+         countsThere.data(), offsetsThere.data(), equal, wrong.data());
+  rank.synchronize();
+  bool const right = copyToHost(wrong)[0] == 0;
+  CHECK(right);
+}
 
 void onNodes(int nodes, int rails, std::function<void(Rank&)> const& body) {
   everySchedule({.ranks = nodes * rails, .machine = {.devicesPerNode = rails}}, body, 3);
@@ -119,6 +186,14 @@ TEST_CASE("all-reduce") {
   onNodes(2, 3, [](Rank& rank) { reduce(rank, 3, 1); });
   onNodes(3, 1, [](Rank& rank) { reduce(rank, 9, 1); });
   onNodes(1, 2, [](Rank& rank) { reduce(rank, 33, 2); });
+}
+
+TEST_CASE("all-to-all") {
+  for (bool const equal : {true, false}) {
+    onNodes(2, 2, [equal](Rank& rank) { deal(rank, equal, 2); });
+    onNodes(3, 1, [equal](Rank& rank) { deal(rank, equal, 1); });
+    onNodes(1, 3, [equal](Rank& rank) { deal(rank, equal, 2); });
+  }
 }
 
 TEST_CASE("call after call in one kernel") {

@@ -65,6 +65,29 @@ struct Meaning<AllReduce<S, Tr, Op, R, A>> {
     return reduced<Op, A>(in);
   }
 };
+// Each share in the order of the ring, from its own rank on, rounded from rank to rank.
+template <class Tr, class Op, int R, class A>
+struct Meaning<AllReduce<Ring, Tr, Op, R, A>> {
+  static constexpr bool wholeIn = false, wholeOut = false;
+  template <class T>
+  static std::vector<T> result(Buffers<T> const& in, int, int) {
+    using Acc = std::conditional_t<std::is_void_v<A>, DefaultAccumulator<T>, A>;
+    auto const ranks = in.size();
+    std::vector<T> out(in[0].size());
+    for (std::size_t owner = 0; owner < ranks; ++owner) {
+      auto const share = shareOf<T>(out.size(), static_cast<unsigned>(ranks), static_cast<unsigned>(owner));
+      for (std::size_t i = share.first; i < share.first + share.count; ++i) {
+        auto total = convertNumber<Acc>(in[owner][i]);
+        for (std::size_t step = 1; step < ranks; ++step) {
+          auto const own = convertNumber<Acc>(in[(owner + step) % ranks][i]);
+          total = Op{}(convertNumber<Acc>(convertNumber<T>(total)), own);
+        }
+        out[i] = convertNumber<T>(Op{}.finish(total, static_cast<int>(ranks)));
+      }
+    }
+    return out;
+  }
+};
 template <class S, class Tr, int R>
 struct Meaning<AllGather<S, Tr, R>> {
   static constexpr bool wholeIn = false, wholeOut = true;

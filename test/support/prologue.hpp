@@ -51,7 +51,7 @@ struct Call {
 
   template <class S, class Tr, class Op, int R, class A>
   MSCCLPP_DEVICE void operator()(AllReduce<S, Tr, Op, R, A> const& collective) const {
-    if constexpr (std::same_as<S, TwoShotPush>) {
+    if constexpr (std::same_as<S, TwoShotPush> || std::same_as<S, Ring>) {
       collective(thisGrid(), in, symmetric(count));
     } else {
       collective(thisGrid(), in, part());

@@ -104,6 +104,10 @@ MSCCLPP_DEVICE void invoke(AllReduce<TwoShotPush, Tr, Op, R, A> const& call, B c
                            DirectOperands<T> const& with) {
   call(blocks, with.inPart(), with.symmetricOut(with.count));
 }
+template <class Tr, class Op, int R, class A, BlockSet B, class T>
+MSCCLPP_DEVICE void invoke(AllReduce<Ring, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
+  call(blocks, with.inPart(), with.symmetricOut(with.count));
+}
 template <class S, class Tr, int R, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(AllGather<S, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
   call(blocks, with.inPart(), with.symmetricOut(with.count * with.ranks));
@@ -152,7 +156,8 @@ inline constexpr bool needsOutWindow = false;
 template <class S, class Tr, class Op, int R, class A>
 inline constexpr bool needsInWindow<AllReduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
 template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsOutWindow<AllReduce<S, Tr, Op, R, A>> = DirectTransport<Tr> || std::same_as<S, TwoShotPush>;
+inline constexpr bool needsOutWindow<AllReduce<S, Tr, Op, R, A>> =
+    DirectTransport<Tr> || RingTransport<Tr> || std::same_as<S, TwoShotPush>;
 template <class S, class Tr, class Op, int R, class A>
 inline constexpr bool needsInWindow<ReduceScatter<S, Tr, Op, R, A>> = DirectTransport<Tr>;
 template <class S, class Tr, class Op, int R, class A>

@@ -38,18 +38,24 @@ MSCCLPP_DEVICE void publishPhase(DeviceTeam const& team, B const& blocks, unsign
   }
 }
 
+// One thread: returns when `source` has told block `block` of this rank that it has published `phase` of `epoch`, or of
+// a later one.
+MSCCLPP_DEVICE void awaitSignal(DeviceTeam const& team, unsigned phase, unsigned block, int source, std::uint64_t epoch,
+                                layout::WaitKind kind = layout::WaitKind::teamSignal) {
+  auto const* const word = team.signal(team.rank, phase, block, source);
+  poll(team.watch, {kind, source, phase, epoch}, [&](std::uint64_t& seen) {
+    seen = load<Order::acquire, Scope::system>(word);
+    return seen >= epoch;
+  });
+}
+
 // Returns when the same block of every peer has published `phase` of `epoch`, or a later one.
 template <BlockSet B>
 MSCCLPP_DEVICE void awaitPhase(DeviceTeam const& team, B const& blocks, unsigned phase, std::uint64_t epoch,
                                layout::WaitKind kind = layout::WaitKind::teamSignal) {
   auto const group = blocks.block();
   for (int peer = static_cast<int>(group.rank()); peer < team.size; peer += static_cast<int>(group.size())) {
-    if (peer == team.rank) continue;
-    auto const* const word = team.signal(team.rank, phase, blocks.blockRank(), peer);
-    poll(team.watch, {kind, peer, phase, epoch}, [&](std::uint64_t& seen) {
-      seen = load<Order::acquire, Scope::system>(word);
-      return seen >= epoch;
-    });
+    if (peer != team.rank) awaitSignal(team, phase, blocks.blockRank(), peer, epoch, kind);
   }
   group.sync();
 }

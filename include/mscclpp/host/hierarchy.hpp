@@ -27,6 +27,7 @@ struct HierarchyRequirement {
   std::uint32_t blocks = 0;  // largest grid
   std::size_t bytes = 0;     // of data on each rank
   int proxies = 1;
+  bool allToAll = false;  // as many bytes again, where the node's ranks collect what goes to other nodes
 };
 
 class HierarchicalTeam {

@@ -23,6 +23,10 @@ struct HierarchyHandle {
   PortChannelHandle const* exchange;  // the same: from inbox to inbox
   std::byte* inbox;                   // a slot for each node, where `exchange` puts
   std::uint64_t slotBytes;
+  WindowHandle outbox;            // of the node's ranks, for all-to-all; empty where that was not asked for
+  PortChannelHandle const* deal;  // as `gather`: from outbox to data
+  std::uint64_t partBytes;        // of a slot of `outbox` and `data`, which have one for each rank of all nodes;
+                                  // in the outbox as many words follow, which tell what lies in each
 };
 
 }  // namespace mscclpp::layout

@@ -17,7 +17,6 @@
 #include "mscclpp/device/bits.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/epoch.hpp"
-#include "mscclpp/device/poll.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
 #include "mscclpp/device/view.hpp"
 
@@ -104,13 +103,7 @@ struct Chain {
 
   template <BlockSet B>
   MSCCLPP_DEVICE static void awaitPiece(DeviceTeam const& team, B const& blocks, int previous, std::uint64_t epoch) {
-    if (blocks.block().rank() == 0) {
-      auto const* const word = team.signal(team.rank, pieceCame, blocks.blockRank(), previous);
-      poll(team.watch, {layout::WaitKind::teamSignal, previous, pieceCame, epoch}, [&](std::uint64_t& seen) {
-        seen = load<Order::acquire, Scope::system>(word);
-        return seen >= epoch;
-      });
-    }
+    if (blocks.block().rank() == 0) awaitSignal(team, pieceCame, blocks.blockRank(), previous, epoch);
     blocks.block().sync();
   }
 };

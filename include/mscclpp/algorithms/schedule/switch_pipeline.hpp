@@ -134,20 +134,13 @@ struct SwitchPipeline {
     template <SyncGroup G>
     MSCCLPP_DEVICE void await(G const& group, unsigned unit, unsigned phase, std::uint64_t epoch) const {
       for (int peer = static_cast<int>(group.rank()); peer < team.size; peer += static_cast<int>(group.size())) {
-        awaitSignal(unit, phase, peer, epoch);
+        awaitSignal(team, phase, unit, peer, epoch);
       }
       group.sync();
     }
-    MSCCLPP_DEVICE void awaitSignal(unsigned unit, unsigned phase, int source, std::uint64_t epoch) const {
-      auto const* const word = team.signal(team.rank, phase, unit, source);
-      poll(team.watch, {layout::WaitKind::teamSignal, source, phase, epoch}, [&](std::uint64_t& seen) {
-        seen = load<Order::acquire, Scope::system>(word);
-        return seen >= epoch;
-      });
-    }
     template <SyncGroup G>
     MSCCLPP_DEVICE void awaitCopiedOut(G const& group, unsigned unit, std::uint64_t epoch) const {
-      if (group.rank() == 0) awaitSignal(unit, 2, team.rank, epoch);
+      if (group.rank() == 0) awaitSignal(team, 2, unit, team.rank, epoch);
       group.sync();
     }
 
