@@ -63,8 +63,15 @@ Block::Block(Kernel& kernel, unsigned index)
   for (unsigned i = 0; i < live_; ++i) {
     auto& thread = threads_[i];
     thread.block = this;
-    thread.context = {kernel.stream().device, index,           i, live_, kernel.shape().blocks, i / lanesPerWarp,
-                      i % lanesPerWarp,       &kernel.stream()};
+    thread.context = {kernel.stream().device,
+                      index,
+                      i,
+                      live_,
+                      kernel.shape().blocks,
+                      i / lanesPerWarp,
+                      i % lanesPerWarp,
+                      &kernel.stream(),
+                      kernel.shape().clusterBlocks};
     warps_[i / lanesPerWarp].live |= 1u << (i % lanesPerWarp);
     scheduler.add(thread);
   }
@@ -359,6 +366,7 @@ void Block::threadEnded(GpuThread& thread) {
   for (auto& barrier : barriers_) {
     if (!barrier.waiting.empty() && complete(barrier)) release(barrier, nullptr);
   }
+  kernel_.meetingsChanged(index_);
 }
 
 void Block::cancel() {

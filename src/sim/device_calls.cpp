@@ -65,6 +65,11 @@ void syncBarrier(unsigned id, unsigned threads) {
   self.block->barrier(self, id, threads);
 }
 
+void syncCluster() {
+  auto& self = currentGpuThread("syncCluster");
+  self.block->kernel().meetCluster(self);
+}
+
 void syncWarp(unsigned mask) {
   auto& self = currentGpuThread("syncWarp");
   WarpRequest request;

@@ -85,6 +85,52 @@ void Kernel::waitForPrevious(GpuThread& self) {
   machine_.checker()->passProxies(previous_->endClock());
 }
 
+std::size_t Kernel::clusterArrivals(unsigned block) const {
+  auto const found = clusterWaiting_.find(block / shape_.clusterBlocks);
+  return found == clusterWaiting_.end() ? 0 : found->second.size();
+}
+
+std::size_t Kernel::clusterThreads(unsigned block) const {
+  auto const first = block / shape_.clusterBlocks * shape_.clusterBlocks;
+  std::size_t live = 0;
+  for (auto at = blocks_.lower_bound(first); at != blocks_.end() && at->first < first + shape_.clusterBlocks; ++at) {
+    live += at->second->live();
+  }
+  return live;
+}
+
+void Kernel::meetCluster(GpuThread& self) {
+  if (self.cancelled) throw Unwind{};
+  auto const block = self.context.block;
+  clusterWaiting_[block / shape_.clusterBlocks].push_back(&self);
+  if (clusterArrivals(block) == clusterThreads(block)) {
+    releaseCluster(block, &self);
+    machine_.scheduler().memoryStep(self, {.kind = AccessKind::update});  // others may go on first
+    return;
+  }
+  self.parkedOn = ParkReason::clusterBarrier;
+  machine_.scheduler().park(self);
+  if (self.cancelled) throw Unwind{};
+}
+
+void Kernel::meetingsChanged(unsigned block) {
+  if (auto const come = clusterArrivals(block); come != 0 && come == clusterThreads(block)) {
+    releaseCluster(block, nullptr);
+  }
+}
+
+void Kernel::releaseCluster(unsigned block, GpuThread const* except) {
+  auto const threads = std::exchange(clusterWaiting_[block / shape_.clusterBlocks], {});
+  for (auto* thread : threads) {
+    if (thread != except) machine_.scheduler().makeReady(*thread);
+  }
+  auto* const checker = machine_.checker();
+  if (checker == nullptr) return;
+  std::vector<Agent*> agents;
+  for (auto const* thread : threads) agents.push_back(thread->agent);
+  checker->meet(agents, "cluster barrier");
+}
+
 void Kernel::fail(std::string const& text) {
   if (cancelled_) return;
   failure_ = text;
@@ -102,6 +148,7 @@ void Kernel::cancel() {
   nextBlock_ = shape_.blocks;
   blocksEnded_ += dropped;
   blocksAllowing_ += dropped;
+  clusterWaiting_.clear();
   for (auto& [index, block] : blocks_) block->cancel();
 }
 
@@ -112,6 +159,7 @@ void Kernel::blockAllowed() {
 
 void Kernel::blockEnded(unsigned index) {
   blocks_.erase(index);
+  meetingsChanged(index);
   ++blocksEnded_;
   machine_.freeBlock(*this);
   if (blocksEnded_ != shape_.blocks) return;

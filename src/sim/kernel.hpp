@@ -169,6 +169,12 @@ class Kernel {
   bool cancelled() const { return cancelled_; }
   std::string const& failure() const { return failure_; }
 
+  // The blocks of a cluster start together. A thread returns once all those of its cluster that live have come.
+  void meetCluster(GpuThread& self);
+  void meetingsChanged(unsigned block);  // a thread of the block has left the kernel
+  std::size_t clusterArrivals(unsigned block) const;
+  std::size_t clusterThreads(unsigned block) const;
+
   void blockAllowed();
   void blockEnded(unsigned index);  // destroys it
 
@@ -181,6 +187,8 @@ class Kernel {
   LaunchShape shape_;
   std::string name_;
   unsigned number_;
+  void releaseCluster(unsigned block, GpuThread const* except);
+
   std::function<void()> perThread_;
   std::map<unsigned, std::unique_ptr<Block>> blocks_;  // that run
   unsigned nextBlock_ = 0;
@@ -194,6 +202,7 @@ class Kernel {
   Clock endClock_;
   std::shared_ptr<Kernel> previous_;
   std::vector<GpuThread*> waitingForThis_;  // threads of the next kernel
+  std::map<unsigned, std::vector<GpuThread*>> clusterWaiting_;  // by cluster
 };
 
 }  // namespace mscclpp::sim

@@ -68,10 +68,8 @@ HostOrder const hostOrder{[]() -> std::shared_ptr<void const> {
                             Machine::instance().checker()->acquire(*task->agent, *static_cast<Clock const*>(released));
                           }};
 
-unsigned room(Kernel const& kernel) {
-  if (kernel.isHost()) return 0;
-  return (kernel.shape().threads + lanesPerWarp - 1) / lanesPerWarp * lanesPerWarp;
-}
+unsigned roomOf(unsigned threads) { return (threads + lanesPerWarp - 1) / lanesPerWarp * lanesPerWarp; }
+unsigned room(Kernel const& kernel) { return kernel.isHost() ? 0 : roomOf(kernel.shape().threads); }
 
 }  // namespace
 
@@ -167,9 +165,11 @@ void Machine::dropBlocks(Kernel& kernel) {
 void Machine::startBlocks(Device& device) {
   while (!device.waiting.empty()) {
     Kernel& kernel = *device.waiting.front();
-    if (device.freeThreads < room(kernel)) return;
-    device.freeThreads -= room(kernel);
-    kernel.startBlock();
+    // The blocks of a cluster run together or not at all.
+    auto const together = kernel.shape().clusterBlocks;
+    if (device.freeThreads < together * room(kernel)) return;
+    device.freeThreads -= together * room(kernel);
+    for (unsigned i = 0; i < together; ++i) kernel.startBlock();
     if (kernel.allBlocksStarted()) device.waiting.pop_front();
   }
 }
@@ -615,6 +615,11 @@ void Machine::noteKernelFailure(Kernel& kernel) {
     failure.calls = callsHere();
   }
   kernelFailures_.push_back(std::move(failure));
+}
+
+bool Machine::fitsTogether(LaunchShape const& shape) const {
+  auto const threads = static_cast<std::uint64_t>(options_.multiprocessors) * threadsPerMultiprocessor;
+  return std::uint64_t{shape.clusterBlocks} * roomOf(shape.threads) <= threads;
 }
 
 void Machine::checkResident(Kernel const& kernel) {

@@ -172,6 +172,7 @@ class Machine {
   void noteKernelFailure(Kernel& kernel);
   std::vector<KernelFailure> const& kernelFailures() const { return kernelFailures_; }  // of this run
   // Called where a thread begins to wait for all blocks of its grid.
+  bool fitsTogether(LaunchShape const& shape) const;  // the blocks of a cluster
   void checkResident(Kernel const& kernel);
   std::size_t streamCount();
   void noteHostTaskEnded() { ++hostTasksEnded_; }

@@ -45,6 +45,10 @@ std::string stateOf(GpuThread const& thread) {
     case ParkReason::namedBarrier:
       return fmt::format("waits at barrier {} ({} of {} threads have come)", number,
                          thread.block->barrierArrivals(number), thread.block->barrierThreads(number));
+    case ParkReason::clusterBarrier:
+      return fmt::format("waits at the cluster's barrier ({} of {} threads have come)",
+                         thread.block->kernel().clusterArrivals(thread.context.block),
+                         thread.block->kernel().clusterThreads(thread.context.block));
     case ParkReason::warp:
       return fmt::format("waits for the lanes of its warp in mask {:#x}", number);
     case ParkReason::previousKernel:

@@ -241,6 +241,14 @@ void enqueueKernel(void* stream, LaunchShape const& shape, std::string name, std
   if (shape.dynamicShared > maxBlockShared) {
     refuse(fmt::format("{} bytes of dynamic shared memory; a block has {}", shape.dynamicShared, maxBlockShared));
   }
+  if (shape.clusterBlocks == 0 || shape.clusterBlocks > maxClusterBlocks || shape.blocks % shape.clusterBlocks != 0) {
+    refuse(fmt::format("{} blocks in clusters of {}; a cluster has 1 to {} blocks, and a grid whole clusters",
+                       shape.blocks, shape.clusterBlocks, maxClusterBlocks));
+  }
+  if (!machine.fitsTogether(shape)) {
+    refuse(fmt::format("clusters of {} blocks of {} threads; the simulated device is too small for one of them",
+                       shape.clusterBlocks, shape.threads));
+  }
   if (!perThread) refuse("no function to run");
   if (insideKernel()) refuse("called inside of a kernel; kernels are launched by host code");
   auto& where = machine.checkStream(stream, "launch");

@@ -26,7 +26,7 @@ struct Unwind {};
 
 enum class TaskState : std::uint8_t { fresh, ready, running, polling, parked, done };
 
-enum class ParkReason : std::uint8_t { none, blockBarrier, namedBarrier, warp, previousKernel };
+enum class ParkReason : std::uint8_t { none, blockBarrier, namedBarrier, clusterBarrier, warp, previousKernel };
 
 // Names a task alike in every schedule of a program; 0 names nobody.
 using TaskKey = std::uint64_t;

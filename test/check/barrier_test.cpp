@@ -145,6 +145,51 @@ TEST_CASE("a grid barrier that does not wait for its block's own threads") {
 
 namespace {
 
+// Blocks of a cluster that meet in their own block only.
+template <Fault F>
+struct BlockBarrierInCluster {
+  MSCCLPP_DEVICE void operator()(Peers const& p) const {
+    auto const cluster = thisCluster();
+    *p.data(0, cluster.rank()) = 1;  // <- before the cluster's barrier
+    if constexpr (planted<F>) {
+      cluster.block().sync();
+    } else {
+      cluster.sync();
+    }
+    auto const other = cluster.size() - 1 - cluster.rank();
+    expect(*p.data(0, other) == 1, "not written");  // <- behind the cluster's barrier
+  }
+};
+
+// One block of a cluster waits for what another does only behind their barrier.
+template <Fault F>
+struct WaitBeforeClusterBarrier {
+  MSCCLPP_DEVICE void operator()(Peers const& p) const {
+    auto const cluster = thisCluster();
+    bool const waits = cluster.blockRank() == 1 && thisBlock().rank() == 0;
+    if (planted<F> && waits) waitUntil<Order::acquire, Scope::device>(p.flag(0), 1);
+    cluster.sync();
+    if (cluster.rank() == 0) store<Order::release, Scope::device>(p.flag(0), 1);
+    if (!planted<F> && waits) waitUntil<Order::acquire, Scope::device>(p.flag(0), 1);
+  }
+};
+
+Setup const oneCluster{.ranks = 1, .blocks = 2, .threads = 2, .clusterBlocks = 2};
+
+}  // namespace
+
+TEST_CASE("a block's barrier where the cluster's is meant") {
+  checkKernel<BlockBarrierInCluster>(
+      {FindingKind::race, {"before the cluster's barrier", "behind the cluster's barrier"}}, oneCluster);
+}
+
+TEST_CASE("a wait before the cluster's barrier for what comes behind it") {
+  checkKernel<WaitBeforeClusterBarrier>({FindingKind::deadLock, {}, "the cluster's barrier (3 of 4 threads have come)"},
+                                        oneCluster);
+}
+
+namespace {
+
 // A device of one multiprocessor holds two blocks of 1024 threads.
 template <Fault F>
 struct GridTooLarge {

@@ -124,6 +124,7 @@ struct Setup {
   int ranks = 2;
   unsigned blocks = 1;
   unsigned threads = 32;
+  unsigned clusterBlocks = 1;
   sim::MachineOptions machine{};
   sim::ExploreOptions options{.preemption = 0.2};
   int silentSchedules = 200;  // of the program without the fault
@@ -226,7 +227,8 @@ void checkKernel(Expected const& expected, Setup const& setup = {},
   auto const launched = [&setup](auto kernel) {
     return [&setup, kernel](Rank& rank) {
       SharedMemory const memory(rank);
-      launch(rank.stream, {.blocks = setup.blocks, .threads = setup.threads}, kernel, memory.peers());
+      launch(rank.stream, {.blocks = setup.blocks, .threads = setup.threads, .clusterBlocks = setup.clusterBlocks},
+             kernel, memory.peers());
       rank.synchronize();
     };
   };

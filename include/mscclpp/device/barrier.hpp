@@ -22,6 +22,7 @@ inline namespace MSCCLPP_BACKEND {
 
 template <BlockSet B>
 MSCCLPP_DEVICE void gridBarrier(DeviceTeam const& team, B const& blocks) {
+  if constexpr (SyncGroup<B>) return blocks.sync();
   auto* const words = team.workspace(team.rank) + team.layout.gridBarrier;
   reinterpret_cast<DeviceSyncer*>(words)->meet(blocks.block(), blocks.blockCount(), team.watch);
 }

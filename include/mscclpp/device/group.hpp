@@ -5,7 +5,8 @@
 //
 //   thisThread() thisWarp() thisBlock()     the usual scopes
 //   warpsOfBlock(first, count, id)          some warps of the block, meeting at named barrier `id`
-//   thisGrid() blocksOfGrid(first, count)   all or some blocks; no sync() of their own, see GridBarrier
+//   thisCluster()                           the blocks of a cluster, which meet by hardware: LaunchShape::clusterBlocks
+//   thisGrid() blocksOfGrid(first, count)   all or some blocks; no sync() of their own, see gridBarrier()
 //   threadRange(rank, size)                 for code that already has a thread number and a count; no sync()
 //
 // Indices are `unsigned`, as the hardware's: with another type the loops of copies compile to more instructions.
@@ -107,6 +108,17 @@ class BlocksOfGrid {
   unsigned count_;
 };
 
+// With the same launch everywhere: a grid of one cluster has the same blocks as thisGrid().
+class ClusterGroup {
+ public:
+  MSCCLPP_DEVICE unsigned rank() const { return blockRank() * arch::blockThreads() + arch::threadIndex(); }
+  MSCCLPP_DEVICE unsigned size() const { return blockCount() * arch::blockThreads(); }
+  MSCCLPP_DEVICE void sync() const { arch::syncCluster(); }
+  MSCCLPP_DEVICE unsigned blockRank() const { return arch::clusterRank(); }
+  MSCCLPP_DEVICE unsigned blockCount() const { return arch::clusterBlocks(); }
+  MSCCLPP_DEVICE BlockGroup block() const { return {}; }
+};
+
 class GridGroup {
  public:
   MSCCLPP_DEVICE unsigned rank() const { return arch::blockIndex() * arch::blockThreads() + arch::threadIndex(); }
@@ -119,6 +131,7 @@ class GridGroup {
 MSCCLPP_DEVICE ThreadGroup thisThread() { return {}; }
 MSCCLPP_DEVICE WarpGroup thisWarp() { return {}; }
 MSCCLPP_DEVICE BlockGroup thisBlock() { return {}; }
+MSCCLPP_DEVICE ClusterGroup thisCluster() { return {}; }
 MSCCLPP_DEVICE GridGroup thisGrid() { return {}; }
 MSCCLPP_DEVICE WarpsOfBlock warpsOfBlock(unsigned first, unsigned count, unsigned barrier) {
   return {first, count, barrier};
@@ -128,6 +141,7 @@ MSCCLPP_DEVICE ThreadRange threadRange(unsigned rank, unsigned size) { return {r
 
 static_assert(SyncGroup<ThreadGroup> && SyncGroup<WarpGroup> && SyncGroup<BlockGroup> && Group<ThreadRange>);
 static_assert(BlockSet<BlockGroup> && BlockSet<WarpsOfBlock> && BlockSet<BlocksOfGrid> && BlockSet<GridGroup>);
+static_assert(BlockSet<ClusterGroup> && SyncGroup<ClusterGroup>);
 
 using arch::allowNextKernel;
 using arch::waitForPreviousKernel;

@@ -50,6 +50,12 @@ inline void checkShape(LaunchShape const& shape) {
                                              std::to_string(shape.threads) +
                                              " threads; a grid has at least 1 block, a block 1 to 1024 threads");
   }
+  auto const cluster = shape.clusterBlocks;
+  if (cluster == 0 || cluster > maxClusterBlocks || shape.blocks % cluster != 0) {
+    throw Error(ErrorCode::invalidUsage, "launch: " + std::to_string(shape.blocks) + " blocks in clusters of " +
+                                             std::to_string(cluster) + "; a cluster has 1 to " +
+                                             std::to_string(maxClusterBlocks) + " blocks, and a grid whole clusters");
+  }
 }
 
 }  // namespace detail

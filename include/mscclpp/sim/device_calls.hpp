@@ -11,6 +11,7 @@ namespace mscclpp::sim {
 void syncBlock();
 void syncWarp(unsigned mask);
 void syncBarrier(unsigned id, unsigned threads);
+void syncCluster();
 
 // Gives `out` the `bytes` (at most 16) that `lane` passed as `in`. Fails the kernel if that lane takes no part.
 void shuffle(void const* in, void* out, std::size_t bytes, unsigned lane, unsigned mask);

@@ -14,6 +14,7 @@ struct ThreadContext {
   unsigned warp = 0;     // in the block
   unsigned lane = 0;     // in the warp
   void* stream = nullptr;
+  unsigned clusterBlocks = 1;
 };
 
 // Throws invalidUsage where no kernel is running on this host thread.

@@ -71,16 +71,25 @@ template <class Kernel, class... P>
 void launchKernel(Stream const& stream, LaunchShape const& shape, Kernel const& kernel,
                   std::tuple<P...> const& arguments) {
   checkCuda(cudaSetDevice(stream.device().ordinal), "launch: cudaSetDevice");
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (shape.overlapPrevious) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.clusterBlocks != 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count].val.clusterDim.x = shape.clusterBlocks;
+    attributes[count].val.clusterDim.y = 1;
+    attributes[count++].val.clusterDim.z = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(shape.blocks);
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.dynamicShared;
   config.stream = static_cast<cudaStream_t>(stream.native());
-  config.attrs = &attribute;
-  config.numAttrs = shape.overlapPrevious ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   auto const start = [&](auto function, auto const&... parameters) {
     auto const* const address = reinterpret_cast<void const*>(function);
     if (shape.dynamicShared > 48 * 1024) {

@@ -25,6 +25,33 @@ MSCCLPP_DEVICE unsigned gridBlocks() { return gridDim.x; }
 MSCCLPP_DEVICE void syncBlock() { __syncthreads(); }
 MSCCLPP_DEVICE void syncWarp(unsigned mask = 0xffffffffu) { __syncwarp(mask); }
 
+// Blocks of this block's cluster, and its place among them. Where there are no clusters, each block is one.
+MSCCLPP_DEVICE unsigned clusterBlocks() {
+#if __CUDA_ARCH__ >= 900
+  unsigned count;
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(count));
+  return count;
+#else
+  return 1;
+#endif
+}
+MSCCLPP_DEVICE unsigned clusterRank() {
+#if __CUDA_ARCH__ >= 900
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(rank));
+  return rank;
+#else
+  return 0;
+#endif
+}
+MSCCLPP_DEVICE void syncCluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+#else
+  __syncthreads();
+#endif
+}
+
 // Barrier number `id` (1 to 15) of this block, joined by `threads` threads, a multiple of 32.
 MSCCLPP_DEVICE void syncBarrier(unsigned id, unsigned threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -29,6 +29,11 @@ MSCCLPP_DEVICE unsigned gridBlocks() { return sim::currentThread().blocks; }
 MSCCLPP_DEVICE void syncBlock() { sim::syncBlock(); }
 MSCCLPP_DEVICE void syncWarp(unsigned mask = 0xffffffffu) { sim::syncWarp(mask); }
 
+// Blocks of this block's cluster, and its place among them.
+MSCCLPP_DEVICE unsigned clusterBlocks() { return sim::currentThread().clusterBlocks; }
+MSCCLPP_DEVICE unsigned clusterRank() { return sim::currentThread().block % sim::currentThread().clusterBlocks; }
+MSCCLPP_DEVICE void syncCluster() { sim::syncCluster(); }
+
 // Barrier number `id` (1 to 15) of this block, joined by `threads` threads, a multiple of 32.
 MSCCLPP_DEVICE void syncBarrier(unsigned id, unsigned threads) { sim::syncBarrier(id, threads); }
 
