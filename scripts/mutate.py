@@ -55,8 +55,9 @@ PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_chann
             "mutation_kill_arithmetic", "mutation_kill_exchange", "mutation_kill_direct", "mutation_kill_messages",
             "mutation_kill_chain", "mutation_kill_port", "mutation_kill_hierarchical", "mutation_kill_catalogue",
             "mutation_kill_switch_channel", "mutation_kill_switch", "mutation_kill_switch_reduce",
-            "mutation_kill_switch_pipeline", "test_device_copy", "test_device_bulk_copy", "test_device_port_channel")
-FIRST = (("chain.hpp", "mutation_kill_chain"), ("device/port_channel.hpp require", "test_device_port_channel"),
+            "mutation_kill_switch_pipeline", "mutation_kill_ring", "mutation_kill_prologue", "test_device_copy", "test_device_bulk_copy", "test_device_port_channel")
+FIRST = (("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"),
+         ("prologue.hpp", "mutation_kill_prologue"), ("device/port_channel.hpp require", "test_device_port_channel"),
          ("device/port_channel", "mutation_kill_port"),
          ("device/fifo", "mutation_kill_port"), ("hierarchical", "mutation_kill_hierarchical"),
          ("catalogue", "mutation_kill_catalogue"), ("composition", "mutation_kill_catalogue"),

@@ -6,9 +6,12 @@
 //   mscclpp-model check results.json...          prediction against what mscclpp-bench measured
 //   mscclpp-model plan --ranks=8 --collective=allgather     predicted times of every algorithm, by size; with --output
 //                                                           the fastest of each as a page, beside what the links allow
+//   mscclpp-model network --nodes=16 --ranks=8 --rail-gbps=50 --message-us=12 --transfer-us=1
+//                                                predicted times of the collectives in two levels, by size
 //
 // Exit status: 0, 1 where the median error of a check is above its limit, 2 bad use.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -25,6 +28,7 @@
 #include "exchange.hpp"
 #include "model_check.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
+#include "mscclpp/collectives/network_model.hpp"
 #include "mscclpp/collectives/selection.hpp"
 #include "mscclpp/host/error.hpp"
 #include "options.hpp"
@@ -47,6 +51,11 @@ struct Options {
   int ranks = 4;
   std::string minBytes = "1K";
   std::string maxBytes = "1G";
+  int nodes = 2;
+  double railGbps = 0;
+  double messageUs = 0;
+  double transferUs = 0;
+  unsigned blocks = 32;
 };
 
 MachineModel modelOf(Options const& options) {
@@ -142,6 +151,42 @@ std::string planPage(Options const& options, MachineModel const& model,
   return text;
 }
 
+std::pair<std::uint64_t, std::uint64_t> sizesOf(Options const& options) {
+  auto const least = bench::parseBytes("--min-bytes", options.minBytes);
+  auto const most = bench::parseBytes("--max-bytes", options.maxBytes);
+  if (most < least) {
+    throw UsageError(fmt::format("--min-bytes={} is more than --max-bytes={}", options.minBytes, options.maxBytes));
+  }
+  return {least, most};
+}
+
+int network(Options const& options) {
+  auto const model = modelOf(options);
+  NetworkModel const figures{options.messageUs * microsecond, options.transferUs * microsecond,
+                             options.railGbps * gigabyte};
+  auto const [least, most] = sizesOf(options);
+  constexpr std::array shown{Collective::allReduce, Collective::allGather, Collective::allToAll};
+  auto text = fmt::format("{}, {} nodes of {} ranks, in microseconds, in brackets the share of the network\n{:>6}",
+                          model.device, options.nodes, options.ranks, "size");
+  for (auto const collective : shown) text += fmt::format("  {:>18}", nameOf(collective));
+  for (auto bytes = least; bytes <= most; bytes *= 4) {
+    text += fmt::format("\n{:>6}", bench::formatBytes(bytes));
+    for (auto const collective : shown) {
+      auto const time = predictTwoLevel(model, figures,
+                                        {.nodes = options.nodes,
+                                         .rails = options.ranks,
+                                         .collective = collective,
+                                         .bytes = bytes,
+                                         .blocks = options.blocks,
+                                         .threads = 512});
+      auto const share = time->network / time->seconds * 100;
+      text += fmt::format("  {:>18}", fmt::format("{:.1f} ({:.0f} %)", time->seconds * 1e6, share));
+    }
+  }
+  fmt::print("{}\n", text);
+  return 0;
+}
+
 int plan(Options const& options) {
   auto const model = modelOf(options);
   std::vector<Collective> wanted(bench::timedCollectives.begin(), bench::timedCollectives.end());
@@ -150,11 +195,7 @@ int plan(Options const& options) {
     if (!collective) throw UsageError(fmt::format("--collective={}: there is no such collective", options.collective));
     wanted = {*collective};
   }
-  auto const least = bench::parseBytes("--min-bytes", options.minBytes);
-  auto const most = bench::parseBytes("--max-bytes", options.maxBytes);
-  if (most < least) {
-    throw UsageError(fmt::format("--min-bytes={} is more than --max-bytes={}", options.minBytes, options.maxBytes));
-  }
+  auto const [least, most] = sizesOf(options);
   std::vector<std::pair<Collective, std::vector<PlanRow>>> plans;
   for (auto collective : wanted) plans.emplace_back(collective, rowsOf(options, model, collective, least, most));
   for (auto const& [collective, rows] : plans) {
@@ -189,7 +230,18 @@ int run(int argc, char** argv) {
   planning->add_option("--ranks", options.ranks, "default 4")->check(CLI::Range(1, maxTeamSize));
   planning->add_option("--min-bytes", options.minBytes, "of the larger buffer; default 1K");
   planning->add_option("--max-bytes", options.maxBytes, "default 1G");
-  for (auto* command : {show, comparing, planning}) command->fallthrough();
+  auto* const networking = app.add_subcommand("network", "predicted times in two levels, by size");
+  networking->add_option("--nodes", options.nodes, "default 2")->check(CLI::Range(1, 1 << 20));
+  networking->add_option("--ranks", options.ranks, "of a node, each with its own adapter; default 4")
+      ->check(CLI::Range(1, maxTeamSize));
+  networking->add_option("--rail-gbps", options.railGbps, "GB/s out of one rank")->required();
+  networking->add_option("--message-us", options.messageUs, "from putWithSignal until the peer has seen it")
+      ->required();
+  networking->add_option("--transfer-us", options.transferUs, "of each further transfer of a proxy")->required();
+  networking->add_option("--blocks", options.blocks, "of the kernel; default 32")->check(CLI::Range(1u, 1024u));
+  networking->add_option("--min-bytes", options.minBytes, "of the larger buffer; default 1K");
+  networking->add_option("--max-bytes", options.maxBytes, "default 1G");
+  for (auto* command : {show, comparing, planning, networking}) command->fallthrough();
   try {
     app.parse(argc, argv);
   } catch (CLI::CallForHelp const&) {
@@ -202,6 +254,7 @@ int run(int argc, char** argv) {
     fmt::print("{}", modelOf(options).json());
     return 0;
   }
+  if (*networking) return network(options);
   return *comparing ? check(options) : plan(options);
 }
 

@@ -18,24 +18,32 @@ namespace {
 using namespace mscclpp;
 using T = bf16;
 
+// Between the collectives of a chain: where blocks read what others wrote, these meet.
+enum class Meeting : std::uint8_t { none, grid, cluster };
+
 // Each round turns x, the same on all ranks from the first round on, into 4 - x: one that is missed shows at the end.
-// Blocks read only what they have written themselves, except with Barrier.
-template <class Collective, bool Barrier>
+template <class Collective, Meeting M>
 struct ReduceChain {
   static constexpr auto requirement = &Collective::requirement;
+  static constexpr bool oneCluster = M == Meeting::cluster;
 
   MSCCLPP_DEVICE void operator()(T* data, std::size_t count, unsigned rounds, DeviceTeam const& team,
                                  std::uint64_t* ns) const {
     float const share = 1.0f / static_cast<float>(team.size);
-    auto const grid = thisGrid();
+    auto const blocks = [] {
+      if constexpr (oneCluster)
+        return thisCluster();
+      else
+        return thisGrid();
+    }();
     Collective const collective{team};
     std::uint64_t begin = 0;
     for (unsigned round = 0; round < rounds + rounds / 10 / 2 * 2; ++round) {
       if (round == rounds / 10 / 2 * 2) begin = arch::nanoseconds();
-      collective(grid, View{data, count}, View{data, count}, [share](auto v) { return v * -share + 4.0f; });
-      if constexpr (Barrier) gridBarrier(team, grid);
+      collective(blocks, View{data, count}, View{data, count}, [share](auto v) { return v * -share + 4.0f; });
+      if constexpr (M != Meeting::none) gridBarrier(team, blocks);
     }
-    if (grid.rank() == 0) *ns = arch::nanoseconds() - begin;
+    if (blocks.rank() == 0) *ns = arch::nanoseconds() - begin;
   }
 
   // Their average is a whole number.
@@ -49,6 +57,7 @@ struct ReduceChain {
 template <class Collective>
 struct ExchangeChain {
   static constexpr auto requirement = &Collective::requirement;
+  static constexpr bool oneCluster = false;
 
   MSCCLPP_DEVICE void operator()(T* data, std::size_t count, unsigned rounds, DeviceTeam const& team,
                                  std::uint64_t* ns) const {
@@ -68,20 +77,32 @@ struct ExchangeChain {
   static float output(int rank, int ranks, std::size_t i) { return input(rank, ranks, i); }
 };
 
+struct Nothing {
+  MSCCLPP_DEVICE void operator()() const {}
+};
+
 class RankBench {
  public:
   RankBench(Communicator& communicator, Options const& options, std::vector<Row>& rows)
-      : communicator_(communicator), options_(options), rows_(rows), stream_(communicator.device()) {}
+      : communicator_(communicator), options_(options), rows_(rows), stream_(communicator.device()) {
+    try {
+      launch(stream_, {.blocks = 2, .threads = 32, .clusterBlocks = 2}, Nothing{});
+      stream_.synchronize();
+    } catch (Error const&) {
+      mostClusterBlocks_ = 1;  // a GPU without clusters
+    }
+  }
 
   template <int Ranks>
   void measureAll() {
     for (auto const bytes : options_.sizes) {
-      measure<ReduceChain<AllReduce<OneShot, PacketTransport<LL16>, Sum, Ranks>, false>>("allreduce", "oneshot_ll16",
-                                                                                         bytes);
-      measure<ReduceChain<AllReduce<OneShot, PacketTransport<LL128>, Sum, Ranks>, false>>("allreduce", "oneshot_ll128",
-                                                                                          bytes);
-      measure<ReduceChain<AllReduce<TwoShot, PacketTransport<LL128>, Sum, Ranks>, true>>("allreduce", "twoshot_ll128",
-                                                                                         bytes);
+      using OneShot16 = AllReduce<OneShot, PacketTransport<LL16>, Sum, Ranks>;
+      using OneShot128 = AllReduce<OneShot, PacketTransport<LL128>, Sum, Ranks>;
+      using TwoShot128 = AllReduce<TwoShot, PacketTransport<LL128>, Sum, Ranks>;
+      measure<ReduceChain<OneShot16, Meeting::none>>("allreduce", "oneshot_ll16", bytes);
+      measure<ReduceChain<OneShot128, Meeting::none>>("allreduce", "oneshot_ll128", bytes);
+      measure<ReduceChain<TwoShot128, Meeting::grid>>("allreduce", "twoshot_ll128", bytes);
+      measure<ReduceChain<TwoShot128, Meeting::cluster>>("allreduce", "twoshot_ll128, one cluster", bytes);
       measure<ExchangeChain<AllToAll<OneExchange, PacketTransport<LL16>, Ranks>>>("alltoall", "ll16", bytes);
       measure<ExchangeChain<AllToAll<OneExchange, PacketTransport<LL128>, Ranks>>>("alltoall", "ll128", bytes);
     }
@@ -109,13 +130,14 @@ class RankBench {
         std::size_t const packets = bytes / 8;
         std::size_t const all = std::size_t{blocks} * threads;
         if (!simulated && (all > std::max<std::size_t>(packets, 128) || all * 64 < packets)) continue;
+        if (Chain::oneCluster && blocks > mostClusterBlocks_) continue;
         Team const team(communicator_, Chain::requirement(static_cast<std::uint32_t>(ranks), blocks, threads));
         std::vector<double> times;
         for (unsigned i = 0; i < options_.repeats; ++i) {
           copyToDevice(data, std::span<T const>(inputs));
           communicator_.bootstrap()->barrier();
-          launch(stream_, {.blocks = blocks, .threads = threads}, Chain{}, data.data(), count, options_.rounds,
-                 team.deviceHandle(), ns.data());
+          launch(stream_, {.blocks = blocks, .threads = threads, .clusterBlocks = Chain::oneCluster ? blocks : 1u},
+                 Chain{}, data.data(), count, options_.rounds, team.deviceHandle(), ns.data());
           communicator_.synchronize(stream_, std::chrono::minutes(1));
           times.push_back(
               bench::largest(communicator_, static_cast<double>(copyToHost(ns)[0]) / 1e3 / options_.rounds));
@@ -133,13 +155,14 @@ class RankBench {
       }
     }
     best.wrong = bench::total(communicator_, best.wrong);
-    if (rank == 0) rows_.push_back(best);
+    if (rank == 0 && best.blocks != 0) rows_.push_back(best);
   }
 
   Communicator& communicator_;
   Options const& options_;
   std::vector<Row>& rows_;
   Stream stream_;
+  unsigned mostClusterBlocks_ = maxClusterBlocks;
 };
 
 }  // namespace

@@ -56,6 +56,21 @@ class Model(unittest.TestCase):
             self.assertEqual(file.read(), result.stdout)
         self.assertIn("| allgather | push | 4 | 1G | 132 x 512 |", result.stdout)
 
+    def test_nodes_with_a_network_between_them(self):
+        figures = ("--rail-gbps=50", "--message-us=12", "--transfer-us=1")
+        result = run(MODEL, "network", "--nodes=128", "--ranks=8", *figures, "--max-bytes=4K")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.splitlines()
+        self.assertIn("128 nodes of 8 ranks", lines[0])
+        self.assertEqual(lines[1].split(), ["size", "allreduce", "allgather", "alltoall"])
+        self.assertEqual([line.split()[0] for line in lines[2:]], ["1K", "4K"])
+        # 126 further transfers of a microsecond each are most of it.
+        self.assertGreater(float(lines[2].split()[1]), 138)
+        self.refused("--rail-gbps", "network", "--nodes=2")
+        self.refused("railRate is 0", "network", "--rail-gbps=0", *figures[1:])
+        self.refused("--min-bytes=1M is more than --max-bytes=1K", "network", *figures, "--min-bytes=1M",
+                     "--max-bytes=1K")
+
     def test_a_model_that_is_far_off_fails(self):
         figures = self.figures()
         for name in ("store_gbps", "load_gbps", "copy_gbps"):

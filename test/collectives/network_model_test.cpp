@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The model of collectives in two levels: figures that can be seen, growth, one node, what it refuses.
+#include "mscclpp/collectives/network_model.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+
+#include "mscclpp/host/error.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+constexpr std::uint64_t mega = 1'000'000;
+
+// Round figures: 16 us around a call, a barrier of 4, 100 GB/s to the peers of the node from many blocks, 50 from them.
+MachineModel roundModel() {
+  MachineModel model;
+  model.device = "Round";
+  model.multiprocessors = 1000;
+  model.kernelTime = 6e-6;
+  model.launchGap = 2e-6;
+  model.meetingTime = 4e-6;
+  model.storeRate = 100e9;
+  model.storeRamp = 0;
+  model.loadRate = 50e9;
+  model.blockRate = 1000e9;
+  model.memoryRate = 1e18;
+  return model;
+}
+NetworkModel const network{.messageTime = 10e-6, .transferTime = 1e-6, .railRate = 10e9};
+
+TwoLevelTime of(Collective collective, int nodes, int rails, std::uint64_t bytes) {
+  auto const time = predictTwoLevel(
+      roundModel(), network,
+      {.nodes = nodes, .rails = rails, .collective = collective, .bytes = bytes, .blocks = 1000, .threads = 512});
+  REQUIRE(time.has_value());
+  return *time;
+}
+
+}  // namespace
+
+TEST_CASE("times that can be added up") {
+  // 8 ranks, parts of 1 MB: rendezvous and message 20, two more transfers 2, 3 MB at 10 GB/s 300; to the node 10
+  // and 30.
+  auto const gather = of(Collective::allGather, 4, 2, 8 * mega);
+  CHECK(gather.seconds * 1e6 == doctest::Approx(16 + 322 + 4 + 30));
+  CHECK(gather.network * 1e6 == doctest::Approx(322 - 10));
+  // Shards of 4 MB: loaded 80, 3 nodes' 12 MB 1200, message and transfers 12, stored 40.
+  auto const reduce = of(Collective::allReduce, 4, 2, 8 * mega);
+  CHECK(reduce.seconds * 1e6 == doctest::Approx(16 + 80 + 4 + 1212 + 4 + 40));
+  CHECK(reduce.network * 1e6 == doctest::Approx(1212));
+  // 4 MB to the other rank of the node 40, then 3 times 2 MB.
+  auto const all = of(Collective::allToAll, 4, 2, 8 * mega);
+  CHECK(all.seconds * 1e6 == doctest::Approx(16 + 40 + 12 + 612 + 0.008));
+  CHECK(all.network * 1e6 == doctest::Approx(612));
+}
+
+TEST_CASE("one node has no network") {
+  for (auto collective : {Collective::allGather, Collective::allReduce, Collective::allToAll}) {
+    auto const time = of(collective, 1, 8, 8 * mega);
+    CHECK(time.network == 0);
+    CHECK(time.seconds > 16e-6);
+  }
+  CHECK(of(Collective::allGather, 1, 8, 8 * mega).seconds * 1e6 == doctest::Approx(16 + 70));
+}
+
+TEST_CASE("up to 1,024 ranks: more bytes and more nodes take longer") {
+  for (auto collective : {Collective::allGather, Collective::allReduce, Collective::allToAll}) {
+    double fewer = 0;
+    for (int nodes : {1, 2, 4, 16, 128}) {
+      double less = 0;
+      for (std::uint64_t bytes = 1 << 10; bytes <= std::uint64_t{1} << 30; bytes *= 32) {
+        auto const now = of(collective, nodes, 8, bytes).seconds;
+        CHECK(now > less);
+        less = now;
+      }
+      CHECK(of(collective, nodes, 8, 1 << 10).seconds > fewer);
+      fewer = of(collective, nodes, 8, 1 << 10).seconds;
+    }
+  }
+}
+
+TEST_CASE("what cannot be is refused, what there is not has no time") {
+  auto const refused = [](NetworkModel const& figures, TwoLevelQuery const& query) {
+    try {
+      (void)predictTwoLevel(roundModel(), figures, query);
+    } catch (Error const& error) {
+      CHECK(error.code() == ErrorCode::invalidUsage);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  auto const has = [](std::string const& text, char const* part) { return text.find(part) != std::string::npos; };
+  CHECK(has(refused(network, {.nodes = 0}), "the number of nodes is 0"));
+  CHECK(has(refused(network, {.rails = 0}), "the number of ranks of a node is 0"));
+  CHECK(has(refused(network, {.blocks = 0}), "the number of blocks is 0"));
+  CHECK(has(refused(network, {.threads = 1025}), "the number of threads is 1025"));
+  CHECK(has(refused({10e-6, 1e-6, 0}, {}), "railRate is 0"));
+  CHECK(has(refused({-1, 1e-6, 1}, {}), "messageTime is -1"));
+  CHECK(has(refused({1, std::numeric_limits<double>::quiet_NaN(), 1}, {}), "transferTime is nan"));
+  CHECK_FALSE(predictTwoLevel(roundModel(), network, {.collective = Collective::broadcast}).has_value());
+}
