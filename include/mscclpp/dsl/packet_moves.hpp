@@ -167,14 +167,15 @@ class PacketMoves : public StepValues<T, Op, Shape> {
   MSCCLPP_DEVICE void storePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
                                   std::uint32_t slot, Payload<P::words> const& value) const {
     auto const packetsFlag = flag();
+    // First what others wait for.
     steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
-      if (operand.packets) {
-        P::store(packetPlace(operand, chunk, piece, slot), value, packetsFlag, true);
-      } else {
-        auto const view = this->template viewOf<T>(operand, chunk, piece);
-        PayloadWriter<T, P::words, P::granule> const writer(view);
-        writer.write(writer.window(0), slot * P::words * 4, value);
-      }
+      if (operand.packets) P::store(packetPlace(operand, chunk, piece, slot), value, packetsFlag, true);
+    });
+    steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
+      if (operand.packets) return;
+      auto const view = this->template viewOf<T>(operand, chunk, piece);
+      PayloadWriter<T, P::words, P::granule> const writer(view);
+      writer.write(writer.window(0), slot * P::words * 4, value);
     });
   }
   // From a plain source.
