@@ -201,7 +201,7 @@ class Kernel {
   Clock startClock_;
   Clock endClock_;
   std::shared_ptr<Kernel> previous_;
-  std::vector<GpuThread*> waitingForThis_;  // threads of the next kernel
+  std::vector<GpuThread*> waitingForThis_;                      // threads of the next kernel
   std::map<unsigned, std::vector<GpuThread*>> clusterWaiting_;  // by cluster
 };
 

@@ -107,6 +107,65 @@ TEST_CASE("with a prologue, straight into the peers' buffers") {
 
 namespace {
 
+// The kernel ahead tells the parts, and lets the next one begin before that.
+struct TellParts {
+  MSCCLPP_DEVICE void operator()(std::size_t* counts, std::size_t* offsets, std::size_t each, int ranks) const {
+    allowNextKernel();
+    for (auto i = thisGrid().rank(); i < static_cast<unsigned>(ranks); i += thisGrid().size()) {
+      counts[i] = each;
+      offsets[i] = i * each;
+    }
+  }
+};
+
+struct MoveParts {
+  MSCCLPP_DEVICE void operator()(int what, std::uint32_t const* in, std::uint32_t* out, VariableParts const& parts,
+                                 std::size_t each, DeviceTeam const& team, layout::WindowHandle const& window) const {
+    using Tr = PacketTransport<LL16>;
+    auto const grid = thisGrid();
+    auto const ranks = static_cast<std::size_t>(team.size);
+    switch (what) {
+      case 0:
+        return AllGather<OneExchange, Tr>{team}(grid, View{in, each}, out, parts);
+      case 1:
+        return AllToAll<OneExchange, Tr>{team}(grid, in, parts, out, parts);
+      case 2:
+        return ReduceScatter<OneExchange, Tr, Sum>{team}(grid, in, parts, out);
+      case 3:
+        return Scatter<OneExchange, Tr>{team}(grid, in, parts, View{out, each}, 0);
+      case 4:
+        return Gather<OneExchange, Tr>{team}(grid, View{in, each}, out, parts, 0);
+      default: {
+        SymmetricView<std::uint32_t> const all(window, 0, each * ranks);
+        return AllGather<Push, PeerMemory<2>>{team}(grid, View{in, each}, all, parts);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("parts that the kernel ahead tells") {
+  constexpr std::size_t each = 21;
+  for (int what = 0; what < 6; ++what) {
+    CAPTURE(what);
+    sweep(2, [what, each = each](Rank& rank, std::uint64_t) {
+      Team const team(rank.communicator, PacketTransport<LL16>::requirement(1, 32, 2));
+      GpuBuffer<std::uint32_t> const in(rank.device, 2 * each), out(rank.device, 2 * each);
+      GpuBuffer<std::size_t> const counts(rank.device, 2), offsets(rank.device, 2);
+      MemoryWindow const window(rank.communicator, out.data(), out.bytes());
+      in.fill(1);
+      launch(rank.stream, {.blocks = 1, .threads = 32}, TellParts{}, counts.data(), offsets.data(), each, 2);
+      launch(rank.stream, {.blocks = 1, .threads = 32, .overlapPrevious = true}, MoveParts{}, what, in.data(),
+             out.data(), VariableParts{counts.data(), offsets.data(), each}, each, team.deviceHandle(),
+             window.deviceHandle());
+      rank.synchronize();
+    });
+  }
+}
+
+namespace {
+
 struct AgreeKernel {
   MSCCLPP_DEVICE void operator()(std::uint64_t* out, DeviceTeam const& team) const {
     auto const grid = thisGrid();

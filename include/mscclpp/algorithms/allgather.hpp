@@ -40,6 +40,7 @@ class AllGather : public RowPerRank<Tr> {
   template <BlockSet B, Input In, class T, Parts P>
   requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, T* out,
                                                                P const& parts) const {
+    awaitParts<P>();
     check(in, out, parts);
     Schedule::template moveParts<Tr, Ranks>(team_, blocks,
                                             GatherToAllPlan<SourceFor<T, In>, P>{sourceOf<T>(in), out, parts});
@@ -55,6 +56,7 @@ class AllGather : public RowPerRank<Tr> {
   template <BlockSet B, Input In, class T, Parts P>
   requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in,
                                                               SymmetricView<T> const& out, P const& parts) const {
+    awaitParts<P>();
     out.check(team_.watch, team_.size);
     check(in, out.at(team_.rank), parts);
     auto const offset = static_cast<std::uint64_t>(parts.offset(team_.rank));

@@ -41,6 +41,7 @@ class AllToAll : public RowPerRank<Tr> {
   template <BlockSet B, class In, class T, Parts P>
   requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, P const& inParts, T* out,
                                                                P const& outParts) const {
+    awaitParts<P>();
     check(asInput(in), out);
     requireSameCount(team_, inParts.largest(), outParts.largest());
     using Plan = AllToAllPlan<SourceFor<T, In>, P>;

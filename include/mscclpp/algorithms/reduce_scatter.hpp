@@ -41,6 +41,7 @@ class ReduceScatter : public RowPerRank<Tr> {
   template <BlockSet B, class In, class T, Parts P, class Epilogue = Identity>
   requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, P const& parts, T* out,
                                                                Epilogue const& epilogue = {}) const {
+    awaitParts<P>();
     check<T>(asInput(in), out);
     using Plan = ReduceScatterPlan<SourceFor<T, In>, P>;
     Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(

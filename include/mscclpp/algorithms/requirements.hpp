@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/device/group.hpp"
 #include "mscclpp/device/number.hpp"
 #include "mscclpp/device/poll.hpp"
 #include "mscclpp/device/team.hpp"
@@ -48,6 +49,12 @@ MSCCLPP_DEVICE std::uint64_t requireWholeParts(DeviceTeam const& team, std::uint
   require(part * ranks == count, team.watch, -1, std::uint64_t(layout::Misuse::unevenParts), std::uint64_t{ranks},
           count);
   return part;
+}
+
+// Before parts are looked up that memory tells: the kernel ahead may have written them.
+template <class Parts>
+MSCCLPP_DEVICE void awaitParts() {
+  if constexpr (!Parts::equal) waitForPreviousKernel();
 }
 
 // A team whose workspaces have multicast addresses; `also`: so have the buffers.

@@ -146,6 +146,7 @@ class Scatter : public RowPerRank<Tr> {
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);
     requireAligned(team_, viewOf(asInput(in)).data, out.data);
+    awaitParts<P>();
     requireSameCount(team_, parts.count(team_.rank), out.count);
     using Plan = ScatterPlan<SourceFor<T, In>, P>;
     Schedule::template moveParts<Tr, Ranks>(team_, blocks,
@@ -200,6 +201,7 @@ class Gather : public RowPerRank<Tr> {
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);
     requireAligned(team_, viewOf(in).data, out);
+    awaitParts<P>();
     requireSameCount(team_, viewOf(in).count, parts.count(team_.rank));
     using Plan = GatherPlan<SourceFor<T, In>, P>;
     Schedule::template moveParts<Tr, Ranks>(team_, blocks, Plan{sourceOf<T>(in), out, parts, team_.rank, root});
