@@ -213,10 +213,18 @@ TEST_CASE("call after call in one kernel") {
 
 namespace {
 
+// The inbox, which it does not use, is input and output.
+struct RoomOfPartsKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t each) const {
+    auto* const words = reinterpret_cast<std::uint32_t*>(h.inbox);
+    hierarchicalAllToAll(h, thisGrid(), words, EqualParts{each}, words, EqualParts{each});
+  }
+};
+
 template <class Kernel>
 void checkRoom(std::uint64_t most, char const* refusal) {
   forEachRank(2, [&](Rank& rank) {
-    HierarchicalTeam const team(rank.communicator, {.blocks = 1, .bytes = 256});
+    HierarchicalTeam const team(rank.communicator, {.blocks = 1, .bytes = 256, .allToAll = true});
     auto const start = [&](std::uint64_t size) {
       launch(rank.stream, {.blocks = 1, .threads = 32}, Kernel{}, team.deviceHandle(), size);
       return reportOf(rank);
@@ -233,4 +241,5 @@ void checkRoom(std::uint64_t most, char const* refusal) {
 TEST_CASE("one element more than there is room for") {
   checkRoom<GatherKernel>(128, "a view up to byte 258");
   checkRoom<ReduceKernel>(64, "a view up to byte 272");
+  checkRoom<RoomOfPartsKernel>(32, "a view up to byte 132");
 }

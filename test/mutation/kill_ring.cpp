@@ -48,6 +48,9 @@ TEST_CASE("around the ring") {
   explored<Around<>, std::uint32_t>(narrow);
   explored<Around<0, Max>, float>(ragged);
   explored<Around<0, Avg>, float>(few);
+  // Pieces as long as their slots, which end with a thread's first access of two.
+  explored<AllReduce<Ring, RingPieces<2, 512>, Sum>, std::uint32_t>(
+      {.ranks = 3, .counts = {1536}, .blocks = 2, .threads = 32});
   explored<Around<>, std::uint32_t>({.ranks = 1, .counts = {300}, .blocks = 2, .threads = 32}, 1);
 }
 

@@ -6,9 +6,9 @@
 
 using namespace mscclpp;
 
+// ptx: meetKernel : %cluster_ctaid\.x
 // ptx: meetKernel : barrier\.cluster\.arrive\.release;
 // ptx: meetKernel : barrier\.cluster\.wait\.acquire;
-// ptx: meetKernel : %cluster_ctaid\.x
 // ptx-not: meetKernel : atom
 __global__ void meetKernel(unsigned* words, DeviceTeam const* team) {
   auto const cluster = thisCluster();
