@@ -31,70 +31,44 @@ struct Prepare {
   }
 };
 
-// Calls a collective with such an input.
+// Calls a collective with such an input in place of that of the operands.
 template <class In, class T>
 struct Call {
   WithPrologue<In const, Prepare> in;
-  T* out;
-  std::size_t count;
-  int root;
-  std::size_t ranks;
-  layout::WindowHandle const& outWindow;
+  impl::DirectOperands<T> with;
 
-  MSCCLPP_DEVICE View<T> part() const { return {out, count}; }
-  MSCCLPP_DEVICE View<T> whole() const { return {out, count * ranks}; }
-  MSCCLPP_DEVICE SymmetricView<T> symmetric(std::size_t elements) const {
-    return {outWindow,
-            reinterpret_cast<std::uintptr_t>(out) - reinterpret_cast<std::uintptr_t>(outWindow.bases[outWindow.rank]),
-            elements};
+  template <class Collective>
+  MSCCLPP_DEVICE auto target() const {
+    auto const elements = Meaning<Collective>::wholeOut ? with.count * with.ranks : with.count;
+    if constexpr (needsOutWindow<Collective>) {
+      return with.symmetricOut(elements);
+    } else {
+      return View<T>{with.out, elements};
+    }
   }
 
-  template <class S, class Tr, class Op, int R, class A>
-  MSCCLPP_DEVICE void operator()(AllReduce<S, Tr, Op, R, A> const& collective) const {
-    if constexpr (std::same_as<S, TwoShotPush> || std::same_as<S, Ring>) {
-      collective(thisGrid(), in, symmetric(count));
-    } else {
-      collective(thisGrid(), in, part());
-    }
-  }
-  template <class S, class Tr, int R>
-  MSCCLPP_DEVICE void operator()(AllGather<S, Tr, R> const& collective) const {
-    if constexpr (std::same_as<S, Push>) {
-      collective(thisGrid(), in, symmetric(count * ranks));
-    } else {
-      collective(thisGrid(), in, whole());
-    }
-  }
-  template <class S, class Tr, int R>
-  MSCCLPP_DEVICE void operator()(AllToAll<S, Tr, R> const& collective) const {
-    if constexpr (std::same_as<S, Push>) {
-      collective(thisGrid(), in, symmetric(count * ranks));
-    } else {
-      collective(thisGrid(), in, whole());
-    }
-  }
-  template <class S, class Tr, class Op, int R, class A>
-  MSCCLPP_DEVICE void operator()(ReduceScatter<S, Tr, Op, R, A> const& collective) const {
-    collective(thisGrid(), in, part());
+  template <class Collective>
+  MSCCLPP_DEVICE void operator()(Collective const& collective) const {
+    collective(thisGrid(), in, target<Collective>());
   }
   template <class S, class Tr, int R>
   MSCCLPP_DEVICE void operator()(Broadcast<S, Tr, R> const& collective) const {
-    collective(thisGrid(), in, part(), root);
+    collective(thisGrid(), in, target<Broadcast<S, Tr, R>>(), with.root);
   }
   template <class S, class Tr, int R>
   MSCCLPP_DEVICE void operator()(Scatter<S, Tr, R> const& collective) const {
-    collective(thisGrid(), in, part(), root);
+    collective(thisGrid(), in, target<Scatter<S, Tr, R>>(), with.root);
   }
   template <class S, class Tr, int R>
   MSCCLPP_DEVICE void operator()(Gather<S, Tr, R> const& collective) const {
-    collective(thisGrid(), in, out, root);
+    collective(thisGrid(), in, with.out, with.root);
   }
   template <class S, class Tr, class Op, int R, class A>
   MSCCLPP_DEVICE void operator()(Reduce<S, Tr, Op, R, A> const& collective) const {
-    if constexpr (std::same_as<S, TwoShotPush>) {
-      collective(thisGrid(), in, symmetric(count), root);
+    if constexpr (needsOutWindow<Reduce<S, Tr, Op, R, A>>) {
+      collective(thisGrid(), in, with.symmetricOut(with.count), with.root);
     } else {
-      collective(thisGrid(), in, out, root);
+      collective(thisGrid(), in, with.out, with.root);
     }
   }
 };
@@ -104,11 +78,7 @@ struct PreparedKernel {
   MSCCLPP_DEVICE void operator()(In const* in, std::size_t inCount, std::uint32_t* pastEnd, T* out, std::size_t count,
                                  int root, DeviceTeam const& team, layout::WindowHandle const& outWindow) const {
     Call<In, T> const call{{View{in, inCount}, Prepare{team.rank, inCount, pastEnd}},
-                           out,
-                           count,
-                           root,
-                           static_cast<std::size_t>(team.size),
-                           outWindow};
+                           {{nullptr, out, count, root, static_cast<std::size_t>(team.size)}, outWindow, outWindow}};
     call(Collective{team});
   }
 };
@@ -142,7 +112,6 @@ void checkPrologueRank(Rank& rank, CollectiveCase const& test) {
     auto const result = M::template result<T>(prepared, rank.rank, test.root);
     std::copy(result.begin(), result.end(), expected.begin() + static_cast<std::ptrdiff_t>(test.offset));
     T* target = out.data() + test.offset;
-    GpuBuffer<T> inPlace(rank.device, 0);
     if (test.inPlace) {
       if constexpr (sizeof(In) == sizeof(T)) target = reinterpret_cast<T*>(in.data() + test.offset);
     }

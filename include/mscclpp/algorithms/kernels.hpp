@@ -26,6 +26,35 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// Whether a collective needs its input, its output in symmetric memory.
+template <class Collective>
+inline constexpr bool needsInWindow = false;
+template <class Collective>
+inline constexpr bool needsOutWindow = false;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsInWindow<AllReduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsOutWindow<AllReduce<S, Tr, Op, R, A>> =
+    DirectTransport<Tr> || RingTransport<Tr> || std::same_as<S, TwoShotPush>;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsInWindow<ReduceScatter<S, Tr, Op, R, A>> = DirectTransport<Tr>;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsInWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
+template <class S, class Tr, class Op, int R, class A>
+inline constexpr bool needsOutWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr> || std::same_as<S, TwoShotPush>;
+template <class S, class Tr, int R>
+inline constexpr bool needsInWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr> && !std::same_as<S, Chain>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<AllGather<S, Tr, R>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<AllToAll<S, Tr, R>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<Scatter<S, Tr, R>> = DirectTransport<Tr>;
+template <class S, class Tr, int R>
+inline constexpr bool needsOutWindow<Gather<S, Tr, R>> = DirectTransport<Tr>;
+
 namespace impl {
 
 // What a kernel was given, as the collectives take it.
@@ -95,18 +124,19 @@ MSCCLPP_DEVICE void invoke(Reduce<S, Tr, Op, R, A> const& call, B const& blocks,
   call(blocks, with.inPart(), with.out, with.root);
 }
 
+// This rank's part of the input, in symmetric memory where the collective needs it there.
+template <class Collective, class T>
+MSCCLPP_DEVICE auto partFor(DirectOperands<T> const& with) {
+  if constexpr (needsInWindow<Collective>) {
+    return with.symmetricIn(with.count);
+  } else {
+    return with.inPart();
+  }
+}
+
 template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(AllReduce<S, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.symmetricIn(with.count), with.symmetricOut(with.count));
-}
-template <class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllReduce<TwoShotPush, Tr, Op, R, A> const& call, B const& blocks,
-                           DirectOperands<T> const& with) {
-  call(blocks, with.inPart(), with.symmetricOut(with.count));
-}
-template <class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllReduce<Ring, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.inPart(), with.symmetricOut(with.count));
+  call(blocks, partFor<AllReduce<S, Tr, Op, R, A>>(with), with.symmetricOut(with.count));
 }
 template <class S, class Tr, int R, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(AllGather<S, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
@@ -122,11 +152,7 @@ MSCCLPP_DEVICE void invoke(AllToAll<Push, Tr, R> const& call, B const& blocks, D
 }
 template <class S, class Tr, int R, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(Broadcast<S, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.symmetricIn(with.count), with.symmetricOut(with.count), with.root);
-}
-template <class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Broadcast<Chain, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.inPart(), with.symmetricOut(with.count), with.root);
+  call(blocks, partFor<Broadcast<S, Tr, R>>(with), with.symmetricOut(with.count), with.root);
 }
 template <class Tr, int R, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(Scatter<Push, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
@@ -138,44 +164,10 @@ MSCCLPP_DEVICE void invoke(Gather<Push, Tr, R> const& call, B const& blocks, Dir
 }
 template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
 MSCCLPP_DEVICE void invoke(Reduce<S, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.symmetricIn(with.count), with.symmetricOut(with.count), with.root);
-}
-template <class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Reduce<TwoShotPush, Tr, Op, R, A> const& call, B const& blocks,
-                           DirectOperands<T> const& with) {
-  call(blocks, with.inPart(), with.symmetricOut(with.count), with.root);
+  call(blocks, partFor<Reduce<S, Tr, Op, R, A>>(with), with.symmetricOut(with.count), with.root);
 }
 
 }  // namespace impl
-
-// Whether a collective needs its input, its output in symmetric memory.
-template <class Collective>
-inline constexpr bool needsInWindow = false;
-template <class Collective>
-inline constexpr bool needsOutWindow = false;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsInWindow<AllReduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsOutWindow<AllReduce<S, Tr, Op, R, A>> =
-    DirectTransport<Tr> || RingTransport<Tr> || std::same_as<S, TwoShotPush>;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsInWindow<ReduceScatter<S, Tr, Op, R, A>> = DirectTransport<Tr>;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsInWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsOutWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr> || std::same_as<S, TwoShotPush>;
-template <class S, class Tr, int R>
-inline constexpr bool needsInWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr> && !std::same_as<S, Chain>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<AllGather<S, Tr, R>> = DirectTransport<Tr>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<AllToAll<S, Tr, R>> = DirectTransport<Tr>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<Scatter<S, Tr, R>> = DirectTransport<Tr>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<Gather<S, Tr, R>> = DirectTransport<Tr>;
 
 // Whether it goes through the switch, so that team and windows need multicast addresses.
 template <class Tr>

@@ -4,8 +4,8 @@
 //
 //   EqualParts{n}                            n elements each, one after the other
 //   VariableParts{counts, offsets, largest}  by rank, in elements; parts do not overlap. The arrays stay as they are
-//                                            while the collective runs, and may come from the kernel ahead. `largest` is no less than any part, and the
-//                                            same on every rank.
+//                                            while the collective runs, and may come from the kernel ahead. `largest`
+//                                            is no less than any part, and the same on every rank.
 #pragma once
 
 #include <concepts>
