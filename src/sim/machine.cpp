@@ -94,7 +94,7 @@ void Machine::applyOptions() {
   }
   checkAddresses_ = options_.checkAddresses;
   linesArriveWhole_ = options_.linesArriveWhole;
-  stacks_ = std::make_unique<StackPool>(options_.threadStackBytes * stackFactor);
+  stacks_ = std::make_unique<StackPool>(options_.threadStackBytes * stackFactor, options_.stackGuards);
   hostThreadStacks_ = std::make_unique<StackPool>(hostThreadStackBytes * stackFactor);
   scheduler_.restart(options_.seed, options_.preemption);
   applied_ = true;

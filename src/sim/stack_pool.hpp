@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Stacks of fibers, each with a guard page, kept for reuse. Pages cost memory only once touched.
+// Stacks of fibers, each with a guard page unless there are to be more than the system has mappings for, kept for
+// reuse. Pages cost memory only once touched.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,8 @@ class StackPool {
  public:
   using Stack = boost::context::stack_context;
 
-  explicit StackPool(std::size_t bytes) : source_(bytes) {}
+  // Without guard pages a stack that is overrun is the next one's end.
+  explicit StackPool(std::size_t bytes, bool guarded = true) : source_(bytes), bytes_(bytes), guarded_(guarded) {}
   ~StackPool();
   StackPool(StackPool const&) = delete;
   StackPool& operator=(StackPool const&) = delete;
@@ -24,7 +26,14 @@ class StackPool {
   void deallocate(Stack& stack) noexcept;
 
  private:
+  Stack takeGuarded();
+  Stack takeBare();
+
   boost::context::protected_fixedsize_stack source_;
+  std::size_t bytes_;
+  bool guarded_;
+  std::vector<char*> slabs_;
+  std::size_t leftInSlab_ = 0;  // stacks of the last one
   std::vector<Stack> free_;
   std::size_t total_ = 0;
 };

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <fstream>
 
 #include "sim/sim_fixture.hpp"
 
@@ -232,4 +233,38 @@ TEST_CASE("launch shapes are checked") {
     CHECK(contains(errorText([] { sim::enqueueKernel(nullptr, {}, "none", [] {}); }, ErrorCode::invalidUsage),
                    "is no stream"));
   });
+}
+
+// A stack takes two of the system's mappings; what else the process does needs some as well.
+TEST_CASE("more threads at once than there can be stacks for fail their kernel with a sentence") {
+  std::size_t mappings = 65530;
+  std::ifstream("/proc/sys/vm/max_map_count") >> mappings;
+  auto const threads = mappings / 2;
+  if (threads > 70000) return;  // raised on this system
+  auto const blocks = static_cast<unsigned>(threads / 1024 + 1);
+  sim::install({.multiprocessors = static_cast<int>(blocks)});
+  sim::run({.ranks = 1}, [&](sim::RankContext&) {
+    Stream stream;
+    stream.launch(
+        {.blocks = blocks, .threads = 1024}, [] { arch::syncBlock(); }, "crowd");
+    // All blocks' threads begin before any block has come to its barrier with all of them.
+    auto const text = errorText([&] { stream.synchronize(); }, ErrorCode::deviceError);
+    CHECK(contains(text, "no memory for the stack of simulated thread number"));
+    CHECK(contains(text, "launch fewer threads"));
+  });
+  sim::install({.multiprocessors = static_cast<int>(blocks), .stackGuards = false});
+  unsigned passed = 0;
+  sim::run({.ranks = 1}, [&](sim::RankContext&) {
+    Stream stream;
+    stream.launch(
+        {.blocks = blocks, .threads = 1024},
+        [&] {
+          arch::syncBlock();
+          ++passed;
+        },
+        "crowd");
+    stream.synchronize();
+  });
+  CHECK(passed == blocks * 1024);
+  sim::install({});
 }

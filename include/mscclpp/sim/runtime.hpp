@@ -20,6 +20,8 @@ struct MachineOptions {
                                                     // reach no memory of another
   int multiprocessors = 16;                         // each holds 2048 threads; further blocks start as others end
   std::size_t threadStackBytes = std::size_t{64} << 10;
+  bool stackGuards = true;       // a page behind each stack that must not be touched; the system has room for some
+                                 // 30,000 of them. Without, a kernel that overruns its stack goes wrong unseen
   bool linesArriveWhole = true;  // whether links deliver 128-byte lines whole, as NVLink does
   bool multicast = true;         // whether a switch joins the devices that reads and writes several memories at once
   bool checkAddresses = true;    // fail kernels whose ordered accesses leave the device's memory
