@@ -33,14 +33,28 @@ double ModelCheck::medianError() const { return medianOf(sortedErrors(rows)); }
 double ModelCheck::largestError() const { return rows.empty() ? 0 : sortedErrors(rows).back(); }
 
 void addRows(ModelCheck& check, MachineModel const& model, std::string_view json, std::string const& source) {
+  auto const prediction = [&model](ModelRow const& row) {
+    return predict(model, {.ranks = row.ranks,
+                           .collective = row.collective,
+                           .algorithm = row.algorithm,
+                           .bytes = row.bytes,
+                           .blocks = row.blocks,
+                           .threads = row.threads,
+                           .overlapped = row.overlapped});
+  };
+  addRows(check, model.device, prediction, json, source);
+}
+
+void addRows(ModelCheck& check, std::string const& wanted, RowPrediction const& prediction, std::string_view json,
+             std::string const& source) {
   try {
     auto const document = nlohmann::json::parse(json);
     auto const& context = document.at("context");
-    if (auto const device = context.at("device").get<std::string>(); device != model.device) {
+    if (auto const device = context.at("device").get<std::string>(); device != wanted) {
       throw UsageError(
           fmt::format("{}: it was measured on {}, but the model is that of {}; give --model=FILE for that "
                       "GPU, which mscclpp-bench --limits=FILE writes",
-                      source, device, model.device));
+                      source, device, wanted));
     }
     for (auto const& entry : document.at("rows")) {
       if (entry.contains("peer") || !entry.contains("time_us")) continue;
@@ -58,13 +72,8 @@ void addRows(ModelCheck& check, MachineModel const& model, std::string_view json
       if (!(row.measured > 0)) {
         throw UsageError(fmt::format("{}: a time of {} us; allowed is more than 0", source, row.measured * 1e6));
       }
-      auto const seconds = predict(model, {.ranks = row.ranks,
-                                           .collective = row.collective,
-                                           .algorithm = row.algorithm,
-                                           .bytes = row.bytes,
-                                           .blocks = row.blocks,
-                                           .threads = row.threads,
-                                           .overlapped = entry.value("overlap", false)});
+      row.overlapped = entry.value("overlap", false);
+      auto const seconds = prediction(row);
       if (seconds) {
         row.predicted = *seconds;
         check.rows.push_back(row);
@@ -80,11 +89,11 @@ void addRows(ModelCheck& check, MachineModel const& model, std::string_view json
   }
 }
 
-std::string ModelCheck::markdown(MachineModel const& model) const {
+std::string ModelCheck::markdown(std::string const& title) const {
   std::string text = fmt::format(
-      "# Prediction against measurement: {}\n\n{} rows; the median error is {:.1f} %, the largest {:.1f} %. Times in "
+      "# {}\n\n{} rows; the median error is {:.1f} %, the largest {:.1f} %. Times in "
       "microseconds.\n\n",
-      model.device, rows.size(), medianError() * 100, largestError() * 100);
+      title, rows.size(), medianError() * 100, largestError() * 100);
   if (!unknown.empty()) text += fmt::format("Not in the model: {}.\n\n", fmt::join(unknown, ", "));
 
   // The algorithms, in the order of their first rows.

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,7 @@ struct ModelRow {
   std::uint64_t bytes = 0;
   unsigned blocks = 1;
   unsigned threads = 1;
+  bool overlapped = false;
   double measured = 0;  // seconds
   double predicted = 0;
 
@@ -33,12 +36,17 @@ struct ModelCheck {
   // Of the errors' sizes; 0 without rows.
   double medianError() const;
   double largestError() const;
-  std::string markdown(MachineModel const& model) const;
+  std::string markdown(std::string const& title) const;
 };
 
+// Seconds that a row should take; nothing where that is not known.
+using RowPrediction = std::function<std::optional<double>(ModelRow const&)>;
+
 // Adds the rows of `json`, which mscclpp-bench wrote with --output. Rows of peers and of cases that failed are left
-// out. Throws UsageError, which names `source`, where it is no such file or was measured on another GPU than the
-// model's.
+// out. Throws UsageError, which names `source`, where it is no such file or was measured on another GPU than `device`.
+void addRows(ModelCheck& check, std::string const& device, RowPrediction const& prediction, std::string_view json,
+             std::string const& source);
+// By the cost model.
 void addRows(ModelCheck& check, MachineModel const& model, std::string_view json, std::string const& source);
 
 }  // namespace mscclpp::bench

@@ -89,7 +89,7 @@ int check(Options const& options) {
   if (result.rows.empty()) {
     throw UsageError(fmt::format("{}: no row that the model can predict", fmt::join(options.results, ", ")));
   }
-  auto const text = result.markdown(model);
+  auto const text = result.markdown("Prediction against measurement: " + model.device);
   std::fputs(text.c_str(), stdout);
   if (!options.output.empty()) write(options.output, text);
   if (result.medianError() * 100 <= options.limit) return 0;

@@ -17,7 +17,8 @@ struct Access {
   AccessKind kind = AccessKind::load;
   Order order = Order::relaxed;
   Scope scope = Scope::system;
-  bool line = false;  // a lane's part in its warp's access of whole lines, which is carried out once all have come
+  bool line = false;   // a lane's part in its warp's access of whole lines, which is carried out once all have come
+  bool again = false;  // the same access to another rank's memory, through the switch
   bool writes() const { return kind == AccessKind::store || kind == AccessKind::update; }
 };
 

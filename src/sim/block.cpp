@@ -73,6 +73,7 @@ Block::Block(Kernel& kernel, unsigned index)
                       &kernel.stream(),
                       kernel.shape().clusterBlocks};
     warps_[i / lanesPerWarp].live |= 1u << (i % lanesPerWarp);
+    thread.time.now = kernel.startTime();
     scheduler.add(thread);
   }
   if (auto* const checker = kernel.machine().checker(); checker != nullptr && kernel.isHost()) {
@@ -152,6 +153,7 @@ void Block::release(Barrier& barrier, GpuThread const* except) {
   for (std::size_t w = 0; w < warps_.size(); ++w) {
     if (barrier.arrived[w] != 0) members |= 1u << w;
   }
+  if (auto* const time = scheduler.time()) time->meet(barrier.waiting, VirtualTime::Meeting::block);
   barrier.members = members;
   barrier.arrived.fill(0);
   barrier.threads = 0;
@@ -227,6 +229,32 @@ void Block::accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool 
 // ---- warps
 // -----------------------------------------------------------------------------------------------------------
 
+std::vector<GpuThread*> Block::lanesOf(unsigned warp, unsigned mask) {
+  std::vector<GpuThread*> lanes;
+  for (; mask != 0; mask &= mask - 1) {
+    lanes.push_back(&threads_[warp * lanesPerWarp + static_cast<unsigned>(std::countr_zero(mask))]);
+  }
+  return lanes;
+}
+
+// Lines are accessed once all lanes have come.
+void Block::passTime(VirtualTime& time, unsigned warp, Meeting const& meeting, unsigned arrived,
+                     WarpOperation operation) {
+  auto const lanes = lanesOf(warp, arrived);
+  time.meet(lanes, VirtualTime::Meeting::warp);
+  bool const stores = operation == WarpOperation::storeLines;
+  if (!stores && operation != WarpOperation::loadLines) return;
+  for (auto* const lane : lanes) {
+    auto const& request = *meeting.requests[lane->context.lane];
+    if (!request.predicate) continue;
+    Access const access{.address = reinterpret_cast<std::uintptr_t>(request.address),
+                        .bytes = sizeof(Words4),
+                        .kind = stores ? AccessKind::store : AccessKind::load};
+    time.issue(*lane, access);
+    time.access(*lane, access);
+  }
+}
+
 std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* except) {
   auto& scheduler = kernel_.machine().scheduler();
   unsigned const arrived = std::exchange(meeting.arrived, 0);
@@ -238,13 +266,12 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
       act(lane, *requests[lane]);
     }
   };
-  switch (requests[static_cast<unsigned>(std::countr_zero(arrived))]->operation) {
-    case WarpOperation::sync: {
-      std::vector<GpuThread*> lanes;
-      forEach([&](unsigned lane, WarpRequest&) { lanes.push_back(&threads_[warp * lanesPerWarp + lane]); });
-      meetInChecker(lanes, "syncWarp");
+  auto const operation = requests[static_cast<unsigned>(std::countr_zero(arrived))]->operation;
+  if (auto* const time = scheduler.time()) passTime(*time, warp, meeting, arrived, operation);
+  switch (operation) {
+    case WarpOperation::sync:
+      meetInChecker(lanesOf(warp, arrived), "syncWarp");
       break;
-    }
     case WarpOperation::ballot: {
       unsigned votes = 0;
       forEach([&](unsigned lane, WarpRequest& r) { votes |= r.predicate ? 1u << lane : 0u; });
@@ -287,9 +314,7 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
       break;
   }
   // The lanes have announced their stores one by one; only now are they there.
-  if (requests[static_cast<unsigned>(std::countr_zero(arrived))]->operation == WarpOperation::storeLines) {
-    scheduler.noteProgress();
-  }
+  if (operation == WarpOperation::storeLines) scheduler.noteLines();
   forEach([&](unsigned lane, WarpRequest&) {
     auto& thread = threads_[warp * lanesPerWarp + lane];
     if (&thread != except) scheduler.makeReady(thread);
@@ -342,6 +367,7 @@ void Block::meet(GpuThread& self, WarpRequest& request, unsigned mask) {
 // -------------------------------------------------------------------------------------------------------------
 
 void Block::threadEnded(GpuThread& thread) {
+  kernel_.noteEnd(thread.time);
   if (bulkCopies_ != nullptr) bulkCopies_->threadEnded(thread);
   --live_;
   auto const w = thread.context.warp;

@@ -55,6 +55,9 @@ class BulkCopies {
     Agent* agent = nullptr;
     Clock readClock;  // for who knows that it has read
     Clock doneClock;
+    // Of a timed run.
+    Picoseconds readTime = 0;
+    Picoseconds doneTime = 0;
   };
   using Group = std::vector<Copy>;
   struct Issuer {
@@ -80,8 +83,9 @@ class BulkCopies {
   void checkRange(GpuThread& self, char const* operation, void const* global, void const* shared, std::size_t bytes);
   void read(Copy& copy);
   void write(Copy& copy);
-  bool globalIsThere(Copy const& copy);  // fails the kernel where it is not
-  bool finish(Copy& copy);               // whether there was anything to do
+  void passTime(GpuThread& self, Copy& copy);  // in a timed run
+  bool globalIsThere(Copy const& copy);        // fails the kernel where it is not
+  bool finish(Copy& copy);                     // whether there was anything to do
   void deliver(std::uint64_t* word, Barrier& barrier, Load& load);
   void settle(std::uint64_t* word, Barrier& barrier);  // after a change
   Barrier& barrierAt(GpuThread& self, std::uint64_t* word, char const* operation);

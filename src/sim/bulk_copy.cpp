@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -130,10 +131,22 @@ void BulkCopies::store(GpuThread& self, void* dst, void const* src, std::size_t 
   checkRange(self, "bulkStore", dst, src, bytes);
   auto& machine = block_.kernel().machine();
   auto const when = machine.deterministic() ? machine.scheduler().choose(ChoiceKind::lateCopy, options) : atOnce;
-  if (when == atOnce) step(self, dst, bytes, AccessKind::store, Order::relaxed);
+  if (machine.scheduler().time() != nullptr) {
+    machine.scheduler().memoryStep(self, {.kind = AccessKind::store});  // its bytes take a time of their own
+  } else if (when == atOnce) {
+    step(self, dst, bytes, AccessKind::store, Order::relaxed);
+  }
   auto& copy = issuers_[self.context.thread].open.emplace_back(begin(self, dst, src, bytes, false, code));
+  passTime(self, copy);
   if (when != allLate) read(copy);
   if (when == atOnce) write(copy);
+}
+
+void BulkCopies::passTime(GpuThread& self, Copy& copy) {
+  auto* const time = block_.kernel().machine().scheduler().time();
+  if (time == nullptr) return;
+  auto const* const global = copy.load ? copy.src : copy.dst;
+  std::tie(copy.readTime, copy.doneTime) = time->bulk(self, global, copy.bytes, !copy.load);
 }
 
 void BulkCopies::commit(GpuThread& self) {
@@ -148,6 +161,7 @@ void BulkCopies::wait(GpuThread& self, std::size_t newest, bool onlySources) {
     for (auto& copy : groups[i]) {
       read(copy);
       copy.sourceAwaited = true;
+      self.time.now = std::max(self.time.now, onlySources ? copy.readTime : copy.doneTime);
       if (!onlySources && !copy.hasWritten) {
         step(self, copy.dst, copy.bytes, AccessKind::store, Order::relaxed);
         write(copy);
@@ -259,7 +273,9 @@ void BulkCopies::load(GpuThread& self, void* dst, void const* src, std::size_t b
   auto& load = barrier.loads.emplace_back();
   load.copy = begin(self, dst, src, bytes, true, code);
   if (self.agent != nullptr) machine.checker()->barrierAccess(*load.copy.agent, word, true, load.copy.site);
+  passTime(self, load.copy);
   if (!late) deliver(word, barrier, load);
+  if (auto* const time = machine.scheduler().time()) time->written(word, sizeof *word, load.copy.doneTime);
 }
 
 void BulkCopies::initBarrier(GpuThread& self, std::uint64_t* word, unsigned count, void const* code) {
@@ -366,7 +382,7 @@ void bulkWaitRead(unsigned newest) {
 void bulkFence() {
   auto& self = running("bulkFence");
   auto& machine = self.block->kernel().machine();
-  machine.scheduler().memoryStep(self, {.kind = AccessKind::fence});
+  machine.scheduler().memoryStep(self, {.kind = AccessKind::fence, .scope = Scope::block});
   if (self.agent != nullptr) machine.checker()->proxyFence(*self.agent);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "copy_engine.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -16,15 +17,14 @@ class SimCopyEngine final : public CopyEngine {
  public:
   explicit SimCopyEngine(int device) : device_(device) {}
 
-  void copy(void* dst, void const* src, std::size_t bytes) override {
-    post({dst, src, bytes, 0, false, false, {}, {}});
-  }
+  void copy(void* dst, void const* src, std::size_t bytes) override { post({.dst = dst, .src = src, .bytes = bytes}); }
   void signal(std::uint64_t* word, std::uint64_t value) override {
-    post({word, nullptr, sizeof *word, value, true, false, {}, {}});
+    post({.dst = word, .bytes = sizeof *word, .value = value, .isSignal = true});
   }
   std::uint64_t posted() const noexcept override { return posted_; }
 
   std::uint64_t progress() override {
+    if (auto* const time = Machine::instance().time()) return progressTimed(*time);
     std::vector<Post*> eligible;
     bool allDone = true;
     for (auto& post : posts_) {
@@ -50,16 +50,37 @@ class SimCopyEngine final : public CopyEngine {
 
  private:
   struct Post {
-    void* dst;
-    void const* src;
-    std::size_t bytes;
-    std::uint64_t value;
-    bool isSignal;
-    bool done;
-    Clock begin;  // what the proxy knew
-    Clock end;    // what the copy knows once it is done
+    void* dst = nullptr;
+    void const* src = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t value = 0;
+    bool isSignal = false;
+    bool done = false;
+    Clock begin{};  // what the proxy knew
+    Clock end{};    // what the copy knows once it is done
     Agent* agent = nullptr;
+    Picoseconds endTime = 0;  // of a timed run
   };
+
+  // Whoever waits for a signal sees it no earlier than when its copies have ended, so these are carried out at once.
+  std::uint64_t progressTimed(VirtualTime& time) {
+    for (auto& post : posts_) {
+      if (post.done) continue;
+      carryOut(post);
+      if (post.isSignal) time.written(post.dst, sizeof(std::uint64_t), post.endTime);
+    }
+    auto* const task = currentTask();
+    if (task == nullptr || posts_.empty()) return done_;
+    // The proxy looks often at first, and has something else to do in between.
+    constexpr Picoseconds look = 200'000;
+    constexpr Picoseconds looks = 16;
+    auto& now = task->time.now;
+    if (auto const next = posts_.front().endTime; next > now) {
+      now = std::min(next, now + std::max(look, (next - now) / looks));
+    }
+    for (; !posts_.empty() && posts_.front().endTime <= now; posts_.pop_front()) ++done_;
+    return done_;
+  }
 
   // The running proxy, as the checker knows it.
   static Agent* proxyAgent() {
@@ -69,6 +90,11 @@ class SimCopyEngine final : public CopyEngine {
 
   void post(Post post) {
     if (auto* const agent = proxyAgent()) post.begin = Machine::instance().checker()->release(*agent);
+    if (auto* const time = Machine::instance().time()) {
+      // A signal is behind all that was posted before it.
+      lastEnd_ = std::max(lastEnd_, time->copy(device_, post.dst, post.bytes, time->now()));
+      post.endTime = lastEnd_;
+    }
     posts_.push_back(std::move(post));
     ++posted_;
   }
@@ -117,7 +143,8 @@ class SimCopyEngine final : public CopyEngine {
   std::deque<Post> posts_;  // from the first on that is not done
   std::uint64_t posted_ = 0;
   std::uint64_t done_ = 0;
-  Clock ended_;                 // of all before those
+  Clock ended_;  // of all before those
+  Picoseconds lastEnd_ = 0;
   std::vector<Agent*> agents_;  // that may be used again
 };
 

@@ -127,11 +127,14 @@ void beginWait() {
   auto& self = currentGpuThread("a wait");
   self.looks.clear();
   self.sawOldAt = self.readsNewest = 0;
-  if (self.agent != nullptr) self.block->kernel().machine().checker()->beginWait(*self.agent);
+  auto& machine = self.block->kernel().machine();
+  if (self.agent != nullptr) machine.checker()->beginWait(*self.agent);
+  if (auto* const time = machine.scheduler().time()) time->beginLooks(self);
 }
 
 void endWait(layout::WaitKind kind, std::uint64_t expected) {
   auto& self = currentGpuThread("a wait");
+  if (auto* const time = self.block->kernel().machine().scheduler().time()) time->endLooks(self);
   if (self.agent == nullptr) return;
   self.block->kernel().machine().checker()->endWait(*self.agent, kind, expected,
                                                     Checker::siteOf(*self.agent, __builtin_return_address(0)));

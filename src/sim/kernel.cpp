@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "kernel.hpp"
 
+#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -63,6 +64,11 @@ void Kernel::start(std::shared_ptr<Kernel> previous) {
   startClock_ = launchClock;
   // A kernel that overlaps the one ahead of it knows no more than that one did when it began.
   startClock_.join(previous_ == nullptr ? stream_.clock : previous_->startClock());
+  if (auto const* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
+    auto const& model = time->model();
+    startTime_ = previous_ == nullptr ? std::max(submitTime, stream_.time) + VirtualTime::picoseconds(model.start)
+                                      : std::max(submitTime, time->now()) + VirtualTime::picoseconds(model.overlap);
+  }
   machine_.queueBlocks(*this);
 }
 
@@ -80,9 +86,15 @@ void Kernel::waitForPrevious(GpuThread& self) {
     machine_.scheduler().park(self);
     if (self.cancelled) throw Unwind{};
   }
+  self.time.now = std::max(self.time.now, previous_->endTime());
   if (self.agent == nullptr) return;
   machine_.checker()->acquire(*self.agent, previous_->endClock());
   machine_.checker()->passProxies(previous_->endClock());
+}
+
+void Kernel::noteEnd(TaskTime const& thread) {
+  endTime_ = std::max(endTime_, thread.now);
+  storedTime_ = std::max(storedTime_, thread.stored);
 }
 
 std::size_t Kernel::clusterArrivals(unsigned block) const {
@@ -121,6 +133,7 @@ void Kernel::meetingsChanged(unsigned block) {
 
 void Kernel::releaseCluster(unsigned block, GpuThread const* except) {
   auto const threads = std::exchange(clusterWaiting_[block / shape_.clusterBlocks], {});
+  if (auto* const time = machine_.scheduler().time()) time->meet(threads, VirtualTime::Meeting::cluster);
   for (auto* thread : threads) {
     if (thread != except) machine_.scheduler().makeReady(*thread);
   }
@@ -163,6 +176,13 @@ void Kernel::blockEnded(unsigned index) {
   ++blocksEnded_;
   machine_.freeBlock(*this);
   if (blocksEnded_ != shape_.blocks) return;
+  if (auto const* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
+    auto const& model = time->model();
+    auto const doublings = std::log2(static_cast<double>(shape_.blocks));
+    endTime_ += VirtualTime::picoseconds(model.end + model.endDoubling * doublings);
+    endTime_ = std::max(endTime_, storedTime_);
+    if (previous_ != nullptr) endTime_ = std::max(endTime_, previous_->endTime());
+  }
   endClock_.join(startClock_);
   if (previous_ != nullptr) endClock_.join(previous_->endClock());
   previous_.reset();

@@ -6,6 +6,7 @@
 // destroyed when their last thread has ended.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,7 @@ class Block;
 class BulkCopies;
 class Kernel;
 class Machine;
+class VirtualTime;
 struct Stream;
 
 class GpuThread final : public Task {
@@ -116,6 +118,8 @@ class Block {
   void release(Barrier& barrier, GpuThread const* except);
   // All of these have met: what one has done, the others know.
   void meetInChecker(std::span<GpuThread* const> threads, char const* what);
+  std::vector<GpuThread*> lanesOf(unsigned warp, unsigned mask);
+  void passTime(VirtualTime& time, unsigned warp, Meeting const& meeting, unsigned arrived, WarpOperation operation);
   void accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool write);
   // Carries the operation out for all who came and wakes them; a text where they do not fit together.
   std::string finish(unsigned warp, Meeting& meeting, GpuThread const* except);
@@ -163,6 +167,12 @@ class Kernel {
   Clock const& endClock() const { return endClock_; }
   void noteBlockEnd(Clock const& clock) { endClock_.join(clock); }
 
+  // Of a timed run: when it was submitted; when its first threads may begin; when its end is known.
+  Picoseconds submitTime = 0;
+  Picoseconds startTime() const { return startTime_; }
+  Picoseconds endTime() const { return endTime_; }
+  void noteEnd(TaskTime const& thread);  // of one that has ended
+
   void waitForPrevious(GpuThread& self);
   void fail(std::string const& text);  // the first text is kept; all threads have to end
   void cancel();
@@ -200,6 +210,9 @@ class Kernel {
   std::string failure_;
   Clock startClock_;
   Clock endClock_;
+  Picoseconds startTime_ = 0;
+  Picoseconds endTime_ = 0;     // until that is known, of the threads that have ended
+  Picoseconds storedTime_ = 0;  // likewise
   std::shared_ptr<Kernel> previous_;
   std::vector<GpuThread*> waitingForThis_;                      // threads of the next kernel
   std::map<unsigned, std::vector<GpuThread*>> clusterWaiting_;  // by cluster

@@ -212,7 +212,9 @@ void Machine::advance(Stream& stream) {
       stream.clock.join(work.clock);
       if (work.waits) {
         stream.clock.join(work.mark->clock);
+        stream.time = std::max(stream.time, work.mark->time);
       } else {
+        work.mark->time = stream.time;
         reach(*work.mark, stream.clock);
       }
       completeOne(stream);
@@ -229,9 +231,14 @@ void Machine::advance(Stream& stream) {
         active->plain(*stream.agent, reinterpret_cast<std::uintptr_t>(copy.dst), copy.bytes, true, 0);
         stream.clock.join(active->release(*stream.agent));
       }
-      auto* const caller = std::exchange(runningAgent, nullptr);  // who started the copy does not do it
-      std::memmove(copy.dst, copy.src, copy.bytes);
-      runningAgent = caller;
+      if (auto* const time = scheduler_.time()) {
+        stream.time = time->copy(stream.device, copy.dst, copy.bytes,
+                                 std::max({stream.time, queue.front().submitTime, time->now()}));
+      }
+      {
+        Unwatched const unwatched;  // who started the copy does not do it
+        std::memmove(copy.dst, copy.src, copy.bytes);
+      }
       queue.pop_front();
       completeOne(stream);
       scheduler_.noteProgress();
@@ -241,6 +248,7 @@ void Machine::advance(Stream& stream) {
     if (!kernel->started()) kernel->start(nullptr);
     if (kernel->hasEnded()) {
       stream.clock.join(kernel->endClock());
+      stream.time = std::max(stream.time, kernel->endTime());
       if (!kernel->failure().empty()) {
         {
           std::unique_lock const lock(mutex_);
@@ -255,6 +263,7 @@ void Machine::advance(Stream& stream) {
       queue.pop_front();
       completeOne(stream);
       scheduler_.noteStep();
+      if (auto* const time = scheduler_.time()) time->wakeHosts();
       continue;
     }
     for (std::size_t i = 1; i < queue.size(); ++i) {
@@ -359,6 +368,10 @@ void Machine::submit(Stream& stream, Work work) {
   pending_.fetch_add(1, std::memory_order_acq_rel);
   if (deterministic()) {
     auto* task = currentHostTask();
+    if (task != nullptr) {
+      work.submitTime = task->time.now;
+      if (work.kernel != nullptr) work.kernel->submitTime = work.submitTime;
+    }
     if (task != nullptr && task->agent != nullptr) {
       work.clock = checker()->release(*task->agent);
       if (work.kernel != nullptr) work.kernel->launchClock = work.clock;
@@ -549,7 +562,9 @@ void Machine::hostAccess(void const* address, std::size_t bytes, bool write) {
 
 void Machine::acquireStream(Stream& stream) {
   auto* const task = currentHostTask();
-  if (task != nullptr && task->agent != nullptr) checker_->acquire(*task->agent, stream.clock);
+  if (task == nullptr) return;
+  task->time.now = std::max(task->time.now, stream.time);
+  if (task->agent != nullptr) checker_->acquire(*task->agent, stream.clock);
 }
 
 void Machine::beginChecks(CheckerOptions const& options) {
@@ -599,6 +614,11 @@ void Machine::beginRun(int ranks, std::uint64_t seed, double preemption) {
   deterministic_.store(true, std::memory_order_release);
 }
 
+void Machine::beginTiming(TimingModel const& model) {
+  time_ = std::make_unique<VirtualTime>(model, heap_, static_cast<int>(devices_.size()), options_.devicesPerNode);
+  scheduler_.keepTime(time_.get());
+}
+
 unsigned Machine::numberKernel(int device) {
   return deterministic() ? devices_[static_cast<std::size_t>(device)].launches++ : 0;
 }
@@ -634,6 +654,8 @@ void Machine::endRun() noexcept {
   setThreadHostOrder(nullptr);
   setThreadHostWords(nullptr);
   scheduler_.restart(options_.seed, options_.preemption);
+  time_.reset();
+  for (auto const& stream : streams_) stream->time = 0;
   deterministic_.store(false, std::memory_order_release);
 }
 

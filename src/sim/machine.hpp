@@ -70,6 +70,7 @@ struct Stream;
 struct StreamMark {
   bool reached = false;
   Clock clock;               // what it makes known
+  Picoseconds time = 0;      // of a timed run: when it was reached
   Stream* waiter = nullptr;  // that stands at it
 };
 
@@ -79,6 +80,7 @@ struct Work {
   Clock clock{};  // what the submitting host code knew
   std::shared_ptr<StreamMark> mark{};
   bool waits = false;  // for the mark, which it sets otherwise
+  Picoseconds submitTime = 0;
 };
 
 struct Stream {
@@ -88,6 +90,7 @@ struct Stream {
   std::atomic<std::uint64_t> completed{0};
   std::string failure;     // guarded by the machine's mutex
   Clock clock;             // what the end of all completed work makes known
+  Picoseconds time = 0;    // of a timed run: when that work ended
   Agent* agent = nullptr;  // that copies
   bool ofHost = false;     // runs a thread of the host, and is nobody's to wait for
   bool idle() const { return completed.load(std::memory_order_acquire) == submitted.load(std::memory_order_acquire); }
@@ -130,6 +133,10 @@ class Machine {
   std::string placeOf(std::uintptr_t address);
   // Host code reads or writes device memory itself.
   void hostAccess(void const* address, std::size_t bytes, bool write);
+
+  // ---- timed runs
+  void beginTiming(TimingModel const& model);  // before the run's host code begins
+  VirtualTime* time() { return scheduler_.time(); }
 
   // ---- streams
   Stream* createStream(int device);
@@ -219,6 +226,7 @@ class Machine {
   Multicasts multicasts_;
   std::unique_ptr<StackPool> stacks_;
   std::unique_ptr<StackPool> hostThreadStacks_;
+  std::unique_ptr<VirtualTime> time_;
   Scheduler scheduler_;
 
   std::mutex mutex_;

@@ -108,6 +108,7 @@ class MulticastAccess {
         failKernel(self_, fmt::format("{} reaches rank {} of the multicast window: {}", operation_, rank,
                                       machine_.heap().whyNot(self_.context.device, access_.address, access_.bytes)));
       }
+      access_.again = rank > 0;
       machine_.scheduler().memoryStep(self_, access_);
       if (self_.cancelled) throw Unwind{};
       Unwatched const unwatched;

@@ -203,6 +203,13 @@ Words4 loadLines(Words4 const* address, bool active) {
 // -----------------------------------------------------------------------------------------------
 
 void hookAccess(void const* address, std::size_t bytes, bool write, void const* code) noexcept {
+  if (auto* const time = VirtualTime::running; time != nullptr && !machineWorks) {
+    auto const where = reinterpret_cast<std::uintptr_t>(address);
+    if (auto const issued = time->issuePlain(where, write); issued.thread != nullptr) {
+      if (issued.late) Machine::instance().scheduler().yieldReady(*issued.thread);
+      if (!issued.thread->cancelled) time->plain(issued, where, bytes, write);
+    }
+  }
   auto* const agent = runningAgent;
   if (agent == nullptr) return;
   Checker::running->plain(*agent, reinterpret_cast<std::uintptr_t>(address), bytes, write,

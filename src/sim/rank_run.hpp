@@ -31,6 +31,7 @@ class RankRun {
     Director* director = nullptr;            // null: the scheduler decides by chance
     RunLimits limits = {};                   // with a director
     CheckerOptions const* checks = nullptr;  // null: no checks; whoever asks for them calls Machine::endChecks
+    TimingModel const* timing = nullptr;     // null: no clocks; not with a director
     bool waitsExpire = false;                // when nobody can go on
     bool stopAtFailure = true;               // else the other ranks go on as long as they can
   };

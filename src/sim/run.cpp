@@ -33,6 +33,12 @@ RankRun::RankRun(Options const& options, StackPool& hostStacks, std::function<vo
   machine_.beginRun(options.ranks, options.seed, options.preemption);
   machine_.scheduler().direct(options.director, options.limits);
   if (options.checks != nullptr) machine_.beginChecks(*options.checks);
+  try {
+    if (options.timing != nullptr) machine_.beginTiming(*options.timing);
+  } catch (...) {
+    machine_.endRun();
+    throw;
+  }
   previousWait_ = threadHostWait();
   setThreadHostWait(&waitInFiber);
   auto bootstraps = LocalBootstrap::create(options.ranks);
@@ -81,6 +87,7 @@ RunEnd RankRun::toEnd() {
 void RankRun::unwind() noexcept {
   auto& scheduler = machine_.scheduler();
   scheduler.direct(nullptr);
+  scheduler.keepTime(nullptr);
   scheduler.holdHostTasks();
   machine_.discardAll();
   runCancelled();
@@ -146,10 +153,17 @@ RunSummary run(RunOptions const& options, std::function<void(RankContext&)> cons
                 fmt::format("sim::run: RunOptions::hostStackBytes is {}, it must be at least {}",
                             options.hostStackBytes, 64 * 1024));
   }
+  if (options.timing && options.waitsExpire) {
+    throw Error(
+        ErrorCode::invalidUsage,
+        "sim::run: RunOptions::timing and waitsExpire are set; in a timed run no wait's limit ends, so leave one "
+        "of them out");
+  }
   ensureInstalled();
   StackPool hostStacks(options.hostStackBytes * stackFactor);
   RankRun::Options how{.ranks = options.ranks, .seed = options.seed, .preemption = options.preemption};
   how.waitsExpire = options.waitsExpire;
+  if (options.timing) how.timing = &*options.timing;
   if (options.wallLimit.count() > 0) how.deadline = std::chrono::steady_clock::now() + options.wallLimit;
   RankRun run(how, hostStacks, rankMain);
   std::exception_ptr failure;
@@ -161,7 +175,9 @@ RunSummary run(RunOptions const& options, std::function<void(RankContext&)> cons
   }
   if (failure) std::rethrow_exception(failure);
   auto const& scheduler = Machine::instance().scheduler();
-  return {options.seed, scheduler.switches(), scheduler.memorySteps(), scheduler.trace()};
+  auto const* const time = scheduler.time();
+  return {options.seed, scheduler.switches(), scheduler.memorySteps(), scheduler.trace(),
+          time == nullptr ? 0 : static_cast<double>(time->latest()) / 1000};
 }
 
 // ---- the ranks' host code
@@ -189,6 +205,11 @@ void HostTask::ended() { Machine::instance().noteHostTaskEnded(); }
 void HostTask::failedToStart(char const* why) {
   failure_ = std::make_exception_ptr(
       Error(ErrorCode::systemError, fmt::format("the host code of rank {} could not start: {}", rank_, why)));
+}
+
+double RankContext::nanoseconds() const {
+  auto const* const task = currentHostTask();
+  return task == nullptr ? 0 : static_cast<double>(task->time.now) / 1000;
 }
 
 HostTask* currentHostTask() noexcept {

@@ -49,6 +49,7 @@ void Scheduler::restart(std::uint64_t seed, double preemption) {
   switches_ = memorySteps_ = 0;
   trace_ = 0xcbf29ce484222325u;
   virtualNs_ = 1;
+  time_ = nullptr;
   direct(nullptr);
 }
 
@@ -67,6 +68,13 @@ void Scheduler::direct(Director* director, RunLimits const& limits) {
   write_ = {};
 }
 
+void Scheduler::keepTime(VirtualTime* time) {
+  if (time_ != nullptr) {
+    for (Task* task : time_->takeAll()) (task->state == TaskState::polling ? polling_ : ready_).push_back(task);
+  }
+  time_ = time;
+}
+
 std::uint32_t Scheduler::below(std::uint32_t limit) {
   return static_cast<std::uint32_t>(((random_() >> 32) * limit) >> 32);
 }
@@ -75,6 +83,7 @@ std::uint32_t Scheduler::nextPreemption() { return preemptionSpan_ == 0 ? 0 : 1 
 
 void Scheduler::add(Task& task) {
   task.id = nextId_++;
+  if (time_ != nullptr) return time_->ready(task);
   ready_.push_back(&task);
   if (director_ == nullptr) return;
   task.name = task.key();
@@ -84,8 +93,9 @@ void Scheduler::add(Task& task) {
 void Scheduler::makeReady(Task& task) {
   auto const parkedOn = std::exchange(task.parkedOn, ParkReason::none);
   task.state = TaskState::ready;
-  ready_.push_back(&task);
   noteStep();
+  if (time_ != nullptr) return time_->ready(task);
+  ready_.push_back(&task);
   if (director_ == nullptr) return;
   if (parkedOn != ParkReason::warp) lastChange_ = progress_;
   director_->woken(task, parkedOn);
@@ -105,6 +115,7 @@ void Scheduler::releaseHostTasks() {
 }
 
 Task* Scheduler::pick() {
+  if (time_ != nullptr) return time_->next();
   auto takePoll = [this] {
     Task* task = polling_.front();
     polling_.pop_front();
@@ -175,6 +186,7 @@ bool Scheduler::step() {
     task->readsNewest = std::exchange(task->sawOldAt, 0);
   }
   running_ = task;
+  if (time_ != nullptr) time_->begins(*task);
   task->state = TaskState::running;
   if (!goesOn) {
     ++switches_;
@@ -189,6 +201,7 @@ bool Scheduler::step() {
     task->failedToStart(e.what());
   }
   running_ = nullptr;
+  if (time_ != nullptr) time_->stops(*task);
   if (director_ != nullptr) settle(*task);
   if (task->state == TaskState::done) {
     noteStep();
@@ -230,6 +243,12 @@ void Scheduler::park(Task& task) {
       task.looks.clear();
     }
   }
+  if (time_ != nullptr && task.parkedOn == ParkReason::warp) {
+    // The lanes of a warp look together.
+    forEachLane(static_cast<GpuThread&>(task), [&](GpuThread& lane) {
+      if (lane.state == TaskState::polling) time_->wake(lane, task.time.now);
+    });
+  }
   task.suspend();
   task.parkedOn = ParkReason::none;
 }
@@ -237,6 +256,7 @@ void Scheduler::park(Task& task) {
 std::uint64_t Scheduler::yieldPoll(Task& task, std::uint64_t since) {
   task.evaluatedAt = since;
   task.state = TaskState::polling;
+  if (time_ != nullptr) return yieldPollTimed(task);
   if (director_ != nullptr) return yieldPollDirected(task);
   if (since == 0) {
     noteStep();
@@ -250,7 +270,11 @@ std::uint64_t Scheduler::yieldPoll(Task& task, std::uint64_t since) {
 
 void Scheduler::yieldReady(Task& task) {
   task.state = TaskState::ready;
-  ready_.push_back(&task);
+  if (time_ != nullptr) {
+    time_->giveWay(task);
+  } else {
+    ready_.push_back(&task);
+  }
   task.suspend();
 }
 
@@ -260,6 +284,22 @@ void Scheduler::spin(Task& task, std::uint32_t reads) {
   if (memorySteps_ > limits_.steps) cut(Cut::stepLimit);
   if (stepsNow() - lastChangeStep_ > limits_.liveLockSteps) cut(Cut::liveLock);
   yieldReady(task);
+}
+
+std::uint64_t Scheduler::yieldPollTimed(Task& task) {
+  auto& time = *time_;  // the run may end meanwhile
+  time.sleep(task);
+  if (task.isGpuThread()) {
+    // A lane for which others of its warp wait looks again with them.
+    bool awaited = false;
+    forEachLane(static_cast<GpuThread&>(task), [&](GpuThread const& lane) {
+      awaited |= lane.state == TaskState::parked && lane.parkedOn == ParkReason::warp;
+    });
+    if (awaited) time.wake(task, task.time.now);
+  }
+  task.suspend();
+  time.woken(task);
+  return progress_;
 }
 
 std::uint64_t Scheduler::yieldPollDirected(Task& task) {
@@ -300,7 +340,7 @@ std::uint64_t Scheduler::yieldPollDirected(Task& task) {
 
 std::uint32_t Scheduler::choose(ChoiceKind kind, std::uint32_t options) {
   constexpr std::uint32_t oneIn = 8;
-  if (options < 2) return 0;
+  if (options < 2 || time_ != nullptr) return 0;
   if (director_ != nullptr) {
     if (running_ == nullptr || running_->cancelled) return 0;
     bool const stale = kind == ChoiceKind::staleRead;
@@ -326,6 +366,14 @@ void Scheduler::memoryStep(Task& task, Access const& access) {
     return;
   }
   if (director_ != nullptr) return directedStep(task, access);
+  if (time_ != nullptr) {
+    auto& thread = static_cast<GpuThread&>(task);
+    if (!access.line) time_->issue(thread, access);  // lines: when their warp has met
+    if (++sliceSteps_ >= longestSlice || time_->isLate(task)) yieldReady(task);
+    if (!access.line && time_ != nullptr) time_->access(thread, access);
+    if (write) noteStep();
+    return;
+  }
   bool const preempt = preemptionSpan_ != 0 && --untilPreemption_ == 0;
   if (preempt) untilPreemption_ = nextPreemption();
   if (preempt || ++sliceSteps_ >= longestSlice) yieldReady(task);

@@ -9,7 +9,8 @@
 // looked at since the last progress, nobody can go on by itself.
 //
 // With a director, a wait of a GPU thread is looked at again only after a write to a word that its condition has read,
-// so that a search over schedules ends; and runs that no longer change anything are cut off.
+// so that a search over schedules ends; and runs that no longer change anything are cut off. In a timed run the clocks
+// of the tasks decide (virtual_time.hpp).
 //
 // One host thread at a time may call in. Costs about a dozen nanoseconds a switch beyond the fiber's own.
 #pragma once
@@ -26,6 +27,7 @@
 #include "director.hpp"
 #include "schedule.hpp"
 #include "task.hpp"
+#include "virtual_time.hpp"
 
 namespace mscclpp::sim {
 
@@ -43,6 +45,9 @@ class Scheduler {
   void restart(std::uint64_t seed, double preemption);
   // From now on, until it is taken away with null, the director decides. Before any task is added.
   void direct(Director* director, RunLimits const& limits = {});
+  // From now on, until it is taken away with null, clocks decide; it outlives the tasks. Before any task is added.
+  void keepTime(VirtualTime* time);
+  VirtualTime* time() const { return time_; }
   // Where the directed run has left the undisturbed course.
   Schedule takeSchedule() { return std::move(decisions_); }
   // The directed run shall end: step() does nothing any more.
@@ -62,6 +67,12 @@ class Scheduler {
     lastUnknownChange_ = lastChange_ = progress_;
     lastChangeStep_ = stepsNow();
     write_.by = nullptr;  // its memory may be gone
+    if (time_ != nullptr) time_->wakeAll();
+  }
+  // A warp has stored its lines, which its lanes had announced one by one.
+  void noteLines() {
+    if (time_ == nullptr) return noteProgress();
+    noteStep();  // whoever waits for them has been woken
   }
   // Something has ended; memory is as before.
   void noteStep() {
@@ -99,7 +110,7 @@ class Scheduler {
   std::uint64_t switches() const { return switches_; }
   std::uint64_t memorySteps() const { return memorySteps_; }
   std::uint64_t trace() const { return trace_; }
-  std::uint64_t virtualNs() const { return virtualNs_; }
+  std::uint64_t virtualNs() const { return time_ == nullptr ? virtualNs_ : time_->now() / 1000; }
   void passTime(std::uint64_t until) { virtualNs_ = until > virtualNs_ ? until : virtualNs_; }
 
  private:
@@ -114,6 +125,7 @@ class Scheduler {
   Task* pick();
   Task* pickDirected();
   std::uint64_t yieldPollDirected(Task& task);
+  std::uint64_t yieldPollTimed(Task& task);
   void directedStep(Task& task, Access const& access);
   void settle(Task& task);  // once its slice has ended
   std::uint64_t stepsNow() const { return memorySteps_ + switches_; }
@@ -136,6 +148,8 @@ class Scheduler {
   std::uint64_t memorySteps_ = 0;
   std::uint64_t trace_ = 0;
   std::uint64_t virtualNs_ = 1;
+
+  VirtualTime* time_ = nullptr;
 
   // Of directed runs.
   Director* director_ = nullptr;

@@ -18,6 +18,7 @@ thread_local Task* current = nullptr;
 }  // namespace
 
 thread_local constinit Agent* runningAgent = nullptr;
+thread_local constinit bool machineWorks = false;
 
 [[gnu::noinline]] Task* currentTask() noexcept { return current; }
 

@@ -16,6 +16,7 @@
 #include "mscclpp/sim/poll.hpp"
 #include "sanitizer.hpp"
 #include "stack_pool.hpp"
+#include "task_time.hpp"
 
 namespace mscclpp::sim {
 
@@ -92,6 +93,7 @@ class Task {
   std::uintptr_t readsNewest = 0;  // word of which its next look sees the newest
   Access pending;                  // its latest access, or the next one
   Looks looks;
+  TaskTime time;  // of a timed run
   // For the report: what the task waits for.
   PollState* poll = nullptr;
   ParkReason parkedOn = ParkReason::none;
@@ -136,16 +138,23 @@ std::vector<std::uintptr_t> callsHere();
 // The running task's agent; null outside and in runs that are not checked. Not to be kept across a suspension.
 extern thread_local constinit Agent* runningAgent;
 
+// Whether this host thread does the machine's work in place of the running task's.
+extern thread_local constinit bool machineWorks;
+
 // While it lives, what this host thread reads and writes is the machine's doing, not the running task's.
 class Unwatched {
  public:
   Unwatched() = default;
-  ~Unwatched() { runningAgent = agent_; }
+  ~Unwatched() {
+    runningAgent = agent_;
+    machineWorks = before_;
+  }
   Unwatched(Unwatched const&) = delete;
   Unwatched& operator=(Unwatched const&) = delete;
 
  private:
   Agent* agent_ = std::exchange(runningAgent, nullptr);
+  bool before_ = std::exchange(machineWorks, true);
 };
 
 }  // namespace mscclpp::sim

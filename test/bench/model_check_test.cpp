@@ -66,7 +66,7 @@ TEST_CASE("the built-in figures predict what was measured on H200 within 15 % in
     CHECK_MESSAGE(part.medianError() < 0.15, ranks, " ranks: ", part.medianError());
   }
   // The committed table is this one.
-  CHECK(check.markdown(h200()) == textOf("model_h200.md"));
+  CHECK(check.markdown("Prediction against measurement: " + h200().device) == textOf("model_h200.md"));
 }
 
 TEST_CASE("other figures miss it") {
@@ -90,7 +90,7 @@ TEST_CASE("peers, failed cases and unknown algorithms are left out") {
   CHECK(check.rows[0].algorithm == "ll16");
   CHECK(check.rows[0].measured == doctest::Approx(2.5e-6));
   CHECK(check.unknown == std::vector<std::string>{"allgather/new"});
-  auto const text = check.markdown(h200());
+  auto const text = check.markdown("Prediction against measurement: " + h200().device);
   CHECK(contains(text, "| allgather | ll16 | 4 | 1K | 1 x 128 | 2.50 | "));
   CHECK(contains(text, "Not in the model: allgather/new."));
 }

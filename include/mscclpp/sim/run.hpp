@@ -13,9 +13,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "mscclpp/host/bootstrap.hpp"
+#include "mscclpp/sim/timing.hpp"
 
 namespace mscclpp::sim {
 
@@ -23,6 +25,8 @@ struct RunOptions {
   int ranks = 1;
   std::uint64_t seed = 1;
   double preemption = 0.05;  // chance that a thread is interrupted at a memory step
+  // The run is timed: who runs next follows from how far each thread's clock is behind, in place of the seed.
+  std::optional<TimingModel> timing{};
   // When nobody can go on: the wait whose limit ends first gives up, as on a real machine, rather than the run.
   bool waitsExpire = false;
   std::size_t hostStackBytes = std::size_t{1} << 20;  // of each rank's host code
@@ -36,6 +40,8 @@ class RankContext {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   int device() const { return rank_; }
+  // Of a timed run: this rank's clock, which a wait for work of a stream moves to the end of that work. Else 0.
+  double nanoseconds() const;
   // Among the ranks of this run, for a Communicator. A rank whose code has returned has left it.
   std::shared_ptr<Bootstrap> const& bootstrap() const { return bootstrap_; }
 
@@ -50,6 +56,7 @@ struct RunSummary {
   std::uint64_t switches = 0;  // times a fiber was resumed
   std::uint64_t memorySteps = 0;
   std::uint64_t trace = 0;  // hash of every choice; equal for equal runs
+  double nanoseconds = 0;   // of a timed run: its length
 };
 
 // Returns when every rank's code has returned and every kernel has ended. What a rank throws is rethrown here after all
