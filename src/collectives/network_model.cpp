@@ -37,10 +37,14 @@ class Levels {
       }
       case Collective::allReduce: {
         auto const shard = whole_ / rails_;
-        auto const network = exchanged(shard);
         auto const reduced = loaded(shard * (rails_ - 1), shard);
-        auto const spread = stored(shard * (rails_ - 1), shard * (nodes_ + 1));
-        return TwoLevelTime{around + reduced + 2 * barrier + network + spread, network};
+        auto const toPeers = shard * (rails_ - 1);
+        auto const once = 2 * barrier + exchanged(shard) + stored(toPeers, shard * (nodes_ + 1));
+        // A piece to each node, and the result of one to all.
+        auto const pieces = 2 * exchanged(shard / nodes_);
+        auto const twice = 4 * barrier + pieces + stored(toPeers, shard * 4);
+        bool const one = nodes_ <= 2 || once <= twice;
+        return TwoLevelTime{around + reduced + (one ? once : twice), one ? exchanged(shard) : pieces};
       }
       case Collective::allToAll: {
         auto const network = exchanged(part * rails_);

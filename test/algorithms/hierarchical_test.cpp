@@ -45,8 +45,9 @@ struct GatherKernel {
 
 template <class T, class Op>
 struct ReduceKernel {
-  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, unsigned times) const {
-    for (unsigned i = 0; i < times; ++i) hierarchicalAllReduce<T, Op>(h, thisGrid(), count);
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, unsigned times,
+                                 std::uint64_t messageBytes) const {
+    for (unsigned i = 0; i < times; ++i) hierarchicalAllReduce<T, Op>(h, thisGrid(), count, messageBytes);
   }
 };
 
@@ -105,7 +106,9 @@ TEST_CASE("all-gather: every rank has every part") {
 TEST_CASE_TEMPLATE("all-reduce: the sum of all ranks, again and again", T, std::int32_t, std::uint8_t, double) {
   for (std::size_t const count : {1, 7, 1000, 4099}) {
     CAPTURE(count);
-    forEachShape(everyShape, [&](Rank& rank, Shape const&) {
+    forEachShape(everyShape, [&](Rank& rank, Shape const& shape) {
+      // From 3 nodes on in one exchange and in two, in turn.
+      CHECK(inTwoExchanges(static_cast<std::uint64_t>(shape.nodes), count * sizeof(T) + 64, 0) == (shape.nodes > 2));
       HierarchicalTeam const team(rank.communicator, {.blocks = 2, .bytes = count * sizeof(T)});
       std::vector<T> input(count), expected(count);
       for (std::size_t i = 0; i < count; ++i) {
@@ -117,8 +120,10 @@ TEST_CASE_TEMPLATE("all-reduce: the sum of all ranks, again and again", T, std::
       }
       auto* const data = reinterpret_cast<T*>(team.data());
       copyToDevice(rank.device, data, std::span<T const>(input));
-      launch(rank.stream, {.blocks = 2, .threads = 64}, ReduceKernel<T, Sum>{}, team.deviceHandle(), count, 2u);
-      launch(rank.stream, {.blocks = 1, .threads = 96}, ReduceKernel<T, Sum>{}, team.deviceHandle(), count, 1u);
+      launch(rank.stream, {.blocks = 2, .threads = 64}, ReduceKernel<T, Sum>{}, team.deviceHandle(), count, 2u,
+             std::uint64_t{0});
+      launch(rank.stream, {.blocks = 1, .threads = 96}, ReduceKernel<T, Sum>{}, team.deviceHandle(), count, 1u,
+             usualMessageBytes);
       rank.synchronize();
       std::vector<T> result(count);
       copyToHost(rank.device, std::span(result), data);
@@ -134,7 +139,8 @@ TEST_CASE("all-reduce: the average counts all ranks of all nodes") {
     std::vector<float> const input(16, static_cast<float>(rank.rank));
     auto* const data = reinterpret_cast<float*>(team.data());
     copyToDevice(rank.device, data, std::span<float const>(input));
-    launch(rank.stream, {.blocks = 1, .threads = 32}, ReduceKernel<float, Avg>{}, team.deviceHandle(), 16u, 1u);
+    launch(rank.stream, {.blocks = 1, .threads = 32}, ReduceKernel<float, Avg>{}, team.deviceHandle(), 16u, 1u,
+           usualMessageBytes);
     rank.synchronize();
     std::vector<float> result(16);
     copyToHost(rank.device, std::span(result), data);

@@ -49,10 +49,13 @@ TEST_CASE("times that can be added up") {
   auto const gather = of(Collective::allGather, 4, 2, 8 * mega);
   CHECK(gather.seconds * 1e6 == doctest::Approx(16 + 322 + 4 + 30));
   CHECK(gather.network * 1e6 == doctest::Approx(322 - 10));
-  // Shards of 4 MB: loaded 80, 3 nodes' 12 MB 1200, message and transfers 12, stored 40.
+  // Shards of 4 MB: loaded 80; twice 3 nodes' pieces of 1 MB 300, message and transfers 12, two barriers; stored 40.
   auto const reduce = of(Collective::allReduce, 4, 2, 8 * mega);
-  CHECK(reduce.seconds * 1e6 == doctest::Approx(16 + 80 + 4 + 1212 + 4 + 40));
-  CHECK(reduce.network * 1e6 == doctest::Approx(1212));
+  CHECK(reduce.seconds * 1e6 == doctest::Approx(16 + 80 + 2 * (4 + 312 + 4) + 40));
+  CHECK(reduce.network * 1e6 == doctest::Approx(624));
+  // Shards of 4 KB in one exchange: 3 nodes' 12 KB 1.2, message and transfers 12.
+  auto const small = of(Collective::allReduce, 4, 2, 8000);
+  CHECK(small.network * 1e6 == doctest::Approx(13.2));
   // 4 MB to the other rank of the node 40, then 3 times 2 MB.
   auto const all = of(Collective::allToAll, 4, 2, 8 * mega);
   CHECK(all.seconds * 1e6 == doctest::Approx(16 + 40 + 12 + 612 + 0.008));

@@ -20,8 +20,8 @@ struct GatherKernel {
 };
 
 struct ReduceKernel {
-  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count) const {
-    hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count);
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, std::uint64_t messageBytes) const {
+    hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count, messageBytes);
   }
 };
 
@@ -47,7 +47,8 @@ struct AgainKernel {
       for (std::uint32_t again = 0; again < 2; ++again) {
         for (auto i = block.rank(); i < count; i += block.size()) data[i] = round + own + again;
         block.sync();
-        hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count);
+        // In two exchanges where there are three nodes, then in one.
+        hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count, again == 0 ? 0 : usualMessageBytes);
         block.sync();
         for (auto i = block.rank(); i < count; i += block.size()) {
           expect(i, ranks * (round + again) + ranks * (ranks - 1) / 2);
@@ -149,7 +150,7 @@ void gather(Rank& rank, std::size_t bytes, unsigned blocks) {
   }
 }
 
-void reduce(Rank& rank, std::size_t count, unsigned blocks) {
+void reduce(Rank& rank, std::size_t count, unsigned blocks, std::uint64_t messageBytes = usualMessageBytes) {
   // Whole payloads of 16 bytes are reduced; what is behind them is not.
   auto const end = (count + 3) / 4 * 4;
   HierarchicalTeam const team(rank.communicator, {.blocks = blocks, .bytes = (end + 32) * sizeof(std::uint32_t)});
@@ -162,7 +163,7 @@ void reduce(Rank& rank, std::size_t count, unsigned blocks) {
       for (std::size_t i = 0; i < count; ++i) sum[i] += input[i];
       if (r == rank.rank) copyToDevice(rank.device, data, std::span<std::uint32_t const>(input));
     }
-    launch(rank.stream, {.blocks = blocks, .threads = 32}, ReduceKernel{}, team.deviceHandle(), count);
+    launch(rank.stream, {.blocks = blocks, .threads = 32}, ReduceKernel{}, team.deviceHandle(), count, messageBytes);
     rank.synchronize();
     std::vector<std::uint32_t> result(count);
     copyToHost(rank.device, std::span(result), data);
@@ -186,6 +187,22 @@ TEST_CASE("all-reduce") {
   onNodes(2, 3, [](Rank& rank) { reduce(rank, 3, 1); });
   onNodes(3, 1, [](Rank& rank) { reduce(rank, 9, 1); });
   onNodes(1, 2, [](Rank& rank) { reduce(rank, 33, 2); });
+}
+
+// Pieces of whole payloads: shorter ones, and none for the last nodes.
+TEST_CASE("all-reduce in two exchanges") {
+  onNodes(3, 2, [](Rank& rank) { reduce(rank, 230, 2, 0); });
+  onNodes(4, 1, [](Rank& rank) { reduce(rank, 30, 1, 0); });
+  onNodes(3, 1, [](Rank& rank) { reduce(rank, 3, 2, 0); });
+}
+
+TEST_CASE("two exchanges where they save more than a message takes") {
+  CHECK(!inTwoExchanges(1, 1 << 30, 0));
+  CHECK(!inTwoExchanges(2, 1 << 30, 0));
+  CHECK(inTwoExchanges(3, 300, 199));
+  CHECK(!inTwoExchanges(3, 300, 200));
+  CHECK(inTwoExchanges(128, 4096, usualMessageBytes));
+  CHECK(!inTwoExchanges(4, 4096, usualMessageBytes));
 }
 
 TEST_CASE("all-to-all") {
@@ -212,6 +229,12 @@ TEST_CASE("call after call in one kernel") {
 }
 
 namespace {
+
+struct RoomToReduceKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count) const {
+    ReduceKernel{}(h, count, usualMessageBytes);
+  }
+};
 
 // The inbox, which it does not use, is input and output.
 struct RoomOfPartsKernel {
@@ -240,6 +263,6 @@ void checkRoom(std::uint64_t most, char const* refusal) {
 
 TEST_CASE("one element more than there is room for") {
   checkRoom<GatherKernel>(128, "a view up to byte 258");
-  checkRoom<ReduceKernel>(64, "a view up to byte 272");
+  checkRoom<RoomToReduceKernel>(64, "a view up to byte 272");
   checkRoom<RoomOfPartsKernel>(32, "a view up to byte 132");
 }

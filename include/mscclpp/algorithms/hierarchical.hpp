@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Collectives in two levels: mapped memory inside a node, port channels between the ranks of one rail. Each byte leaves
-// its node once for each other node, and the parts of the rails travel at the same time.
+// Collectives in two levels: mapped memory inside a node, port channels between the ranks of one rail. The parts of the
+// rails travel at the same time.
 //
 //   hierarchicalAllGather(h, blocks, bytes)       part r of the data is rank r's; the own part lies there already
 //   hierarchicalAllReduce<T, Op>(h, blocks, n)    the first n elements of the data, in place
+//
+// All-gather sends each byte once to each other node. So does all-reduce with what each node has summed up, one message
+// long, while that is little; else each node reduces one piece and sends the result to all, two messages long, but only
+// about two bytes for each byte of the data however many nodes there are. The results are the same.
 //
 // `blocks` is the whole grid, which must fit the device at once; all its threads call. Every rank calls with the same
 // arguments. A round of the node's team. The nodes' sums are rounded to T before they are combined, in the order of the
@@ -23,6 +27,11 @@
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
+
+struct ByteRange {
+  std::uint64_t first;
+  std::uint64_t bytes;
+};
 
 // Kernels take it by value and pass it on by reference, as a DeviceTeam.
 struct DeviceHierarchy : layout::HierarchyHandle {
@@ -50,13 +59,27 @@ struct DeviceHierarchy : layout::HierarchyHandle {
     }
     group.sync();
   }
+  // To each of them the bytes of `rangeFor(its node)`, and a signal.
+  template <SyncGroup G, class RangeFor>
+  MSCCLPP_DEVICE void putRangesToRail(G const& group, layout::PortChannelHandle const* channels,
+                                      RangeFor&& rangeFor) const {
+    group.sync();
+    if (group.rank() != 0) return;
+    for (int i = 0; i < nodes - 1; ++i) {
+      ByteRange const range = rangeFor(i < node ? i : i + 1);
+      PortChannelDeviceHandle const channel(channels[i]);
+      if (range.bytes == 0) {
+        channel.signal();
+      } else {
+        channel.putWithSignal(range.first, range.bytes);
+      }
+    }
+  }
   // The same bytes to each of them, and a signal.
   template <SyncGroup G>
   MSCCLPP_DEVICE void putToRail(G const& group, layout::PortChannelHandle const* channels, std::uint64_t offset,
                                 std::uint64_t bytes) const {
-    group.sync();
-    if (group.rank() != 0) return;
-    for (int i = 0; i < nodes - 1; ++i) PortChannelDeviceHandle(channels[i]).putWithSignal(offset, bytes);
+    putRangesToRail(group, channels, [&](int) { return ByteRange{offset, bytes}; });
   }
   template <SyncGroup G>
   MSCCLPP_DEVICE void flushRail(G const& group) const {
@@ -95,8 +118,19 @@ MSCCLPP_DEVICE void hierarchicalAllGather(DeviceHierarchy const& h, B const& blo
   if (leads) h.flushRail(blocks.block());
 }
 
+// What the network carries out of one rank in the time that a message is on its way; by default 50 GB/s in 10 us.
+inline constexpr std::uint64_t usualMessageBytes = 500'000;
+
+// Whether a shard of so many bytes, the same on all ranks, takes less time in two exchanges.
+MSCCLPP_HOST_DEVICE constexpr bool inTwoExchanges(std::uint64_t nodes, std::uint64_t shard,
+                                                  std::uint64_t messageBytes) {
+  // (nodes - 1) shards in one exchange, 2 (nodes - 1) / nodes in two.
+  return nodes > 2 && shard / nodes * ((nodes - 1) * (nodes - 2)) > messageBytes;
+}
+
 template <Number T, class Op, BlockSet B>
-MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count) {
+MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count,
+                                          std::uint64_t messageBytes = usualMessageBytes) {
   using R = ReductionFor<T, void, Op, 0>;
   constexpr std::uint64_t step = sizeof(Payload<4>);
   DeviceTeam const local(h.local);
@@ -106,39 +140,67 @@ MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blo
   auto const shard = ceilDiv<std::uint64_t>(total, step * static_cast<unsigned>(local.size)) * step;
   auto const first = minimum<std::uint64_t>(shard * static_cast<unsigned>(local.rank), total);
   auto const bytes = minimum<std::uint64_t>(shard, total - first);
+  // Of that each node reduces one piece, if there are to be two exchanges.
+  auto const nodes = static_cast<std::uint64_t>(h.nodes);
+  bool const twice = inTwoExchanges(nodes, shard, messageBytes);
+  auto const largest = ceilDiv<std::uint64_t>(shard, step * nodes) * step;
+  auto const pieceOf = [&](int node) {
+    auto const begin = minimum<std::uint64_t>(largest * static_cast<unsigned>(node), bytes);
+    return ByteRange{begin, minimum<std::uint64_t>(largest, bytes - begin)};
+  };
+  auto const slotOf = [&](int node) { return static_cast<std::uint64_t>(node) * h.slotBytes; };
   auto const read = [](std::byte const* base, std::uint64_t at) {
     return R::widen(*reinterpret_cast<Payload<4> const*>(base + at));
   };
-  auto const forEach = [&](auto&& act) {
+  auto const forEach = [&](ByteRange const& range, auto&& act) {
     std::uint64_t const stride = std::uint64_t{blocks.size()} * step;
-    for (std::uint64_t at = std::uint64_t{blocks.rank()} * step; at < bytes; at += stride) act(at);
+    auto const end = range.first + range.bytes;
+    for (std::uint64_t at = range.first + std::uint64_t{blocks.rank()} * step; at < end; at += stride) act(at);
   };
-  bool const leads = blocks.blockRank() == 0;
-  auto const slot = static_cast<std::uint64_t>(h.node) * h.slotBytes;
-  DirectRound<B> const round(local, blocks);
-  if (leads) h.meetRail(blocks.block());
-  forEach([&](std::uint64_t at) {
-    auto totals = read(h.data.bases[0], first + at);
-    for (int rank = 1; rank < local.size; ++rank) R::combine(totals, read(h.data.bases[rank], first + at), rank);
-    *reinterpret_cast<Payload<4>*>(h.inbox + slot + at) = R::template narrow<4>(totals);
-  });
-  gridBarrier(local, blocks);
-  if (leads) {
-    h.putToRail(blocks.block(), h.exchange, slot, bytes);
-    h.awaitRail(blocks.block());
-  }
-  gridBarrier(local, blocks);
-  forEach([&](std::uint64_t at) {
-    auto totals = read(h.inbox, at);
-    for (int node = 1; node < h.nodes; ++node) {
-      R::combine(totals, read(h.inbox + static_cast<std::uint64_t>(node) * h.slotBytes, at), node);
-    }
-    R::finish(totals, h.size());
-    auto const result = R::template narrow<4>(totals);
+  auto const toNode = [&](std::uint64_t at, Payload<4> const& result) {
     for (int rank = 0; rank < local.size; ++rank) {
       *reinterpret_cast<Payload<4>*>(h.data.bases[rank] + first + at) = result;
     }
+  };
+  bool const leads = blocks.blockRank() == 0;
+  // Each node's own slot is filled; `rangeFor(node)` of it goes to the same place of that node's inbox.
+  auto const exchange = [&](auto&& rangeFor) {
+    gridBarrier(local, blocks);
+    if (leads) {
+      h.putRangesToRail(blocks.block(), h.exchange, [&](int node) {
+        ByteRange const range = rangeFor(node);
+        return ByteRange{slotOf(h.node) + range.first, range.bytes};
+      });
+      h.awaitRail(blocks.block());
+    }
+    gridBarrier(local, blocks);
+  };
+  ByteRange const whole{0, bytes};
+  DirectRound<B> const round(local, blocks);
+  if (leads) h.meetRail(blocks.block());
+  forEach(whole, [&](std::uint64_t at) {
+    auto totals = read(h.data.bases[0], first + at);
+    for (int rank = 1; rank < local.size; ++rank) R::combine(totals, read(h.data.bases[rank], first + at), rank);
+    *reinterpret_cast<Payload<4>*>(h.inbox + slotOf(h.node) + at) = R::template narrow<4>(totals);
   });
+  exchange([&](int node) { return twice ? pieceOf(node) : whole; });
+  forEach(twice ? pieceOf(h.node) : whole, [&](std::uint64_t at) {
+    auto totals = read(h.inbox, at);
+    for (int node = 1; node < h.nodes; ++node) R::combine(totals, read(h.inbox + slotOf(node), at), node);
+    R::finish(totals, h.size());
+    auto const result = R::template narrow<4>(totals);
+    // In place of what this node has summed up: nobody else writes there, nor has asked for that piece.
+    if (twice) *reinterpret_cast<Payload<4>*>(h.inbox + slotOf(h.node) + at) = result;
+    toNode(at, result);
+  });
+  if (twice) {
+    exchange([&](int) { return pieceOf(h.node); });
+    for (int node = 0; node < h.nodes; ++node) {
+      if (node == h.node) continue;
+      forEach(pieceOf(node),
+              [&](std::uint64_t at) { toNode(at, *reinterpret_cast<Payload<4> const*>(h.inbox + slotOf(node) + at)); });
+    }
+  }
   round.finish();
   if (leads) h.flushRail(blocks.block());
 }
