@@ -124,8 +124,8 @@ inline constexpr std::uint64_t usualMessageBytes = 500'000;
 // Whether a shard of so many bytes, the same on all ranks, takes less time in two exchanges.
 MSCCLPP_HOST_DEVICE constexpr bool inTwoExchanges(std::uint64_t nodes, std::uint64_t shard,
                                                   std::uint64_t messageBytes) {
-  // (nodes - 1) shards in one exchange, 2 (nodes - 1) / nodes in two.
-  return nodes > 2 && shard / nodes * ((nodes - 1) * (nodes - 2)) > messageBytes;
+  // (nodes - 1) shards in one exchange, 2 (nodes - 1) / nodes in two: no less where there are two nodes.
+  return shard / nodes * ((nodes - 1) * (nodes - 2)) > messageBytes;
 }
 
 template <Number T, class Op, BlockSet B>
