@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "options.hpp"
@@ -32,8 +35,8 @@ double ModelCheck::medianError() const { return medianOf(sortedErrors(rows)); }
 
 double ModelCheck::largestError() const { return rows.empty() ? 0 : sortedErrors(rows).back(); }
 
-void addRows(ModelCheck& check, MachineModel const& model, std::string_view json, std::string const& source) {
-  auto const prediction = [&model](ModelRow const& row) {
+RowPrediction predictionOf(MachineModel const& model) {
+  return [&model](ModelRow const& row) {
     return predict(model, {.ranks = row.ranks,
                            .collective = row.collective,
                            .algorithm = row.algorithm,
@@ -42,7 +45,10 @@ void addRows(ModelCheck& check, MachineModel const& model, std::string_view json
                            .threads = row.threads,
                            .overlapped = row.overlapped});
   };
-  addRows(check, model.device, prediction, json, source);
+}
+
+void addRows(ModelCheck& check, MachineModel const& model, std::string_view json, std::string const& source) {
+  addRows(check, model.device, predictionOf(model), json, source);
 }
 
 void addRows(ModelCheck& check, std::string const& wanted, RowPrediction const& prediction, std::string_view json,
@@ -119,6 +125,26 @@ std::string ModelCheck::markdown(std::string const& title) const {
                         row.predicted * 1e6, row.error() * 100);
   }
   return text;
+}
+
+ModelCheck checkFiles(std::vector<std::string> const& paths, std::string const& device, RowPrediction const& prediction,
+                      std::string_view whyNone) {
+  ModelCheck result;
+  for (auto const& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (!file) throw UsageError(fmt::format("{}: it cannot be read", path));
+    addRows(result, device, prediction, text, path);
+  }
+  if (result.rows.empty()) throw UsageError(fmt::format("{}: {}", fmt::join(paths, ", "), whyNone));
+  return result;
+}
+
+bool present(ModelCheck const& check, std::string const& title, std::string const& output, double limit) {
+  auto const text = check.markdown(title);
+  std::fputs(text.c_str(), stdout);
+  if (!output.empty()) writeOutput(output, text);
+  return check.medianError() * 100 <= limit;
 }
 
 }  // namespace mscclpp::bench

@@ -46,7 +46,16 @@ using RowPrediction = std::function<std::optional<double>(ModelRow const&)>;
 // out. Throws UsageError, which names `source`, where it is no such file or was measured on another GPU than `device`.
 void addRows(ModelCheck& check, std::string const& device, RowPrediction const& prediction, std::string_view json,
              std::string const& source);
-// By the cost model.
+// By the cost model, which outlives it.
+RowPrediction predictionOf(MachineModel const& model);
 void addRows(ModelCheck& check, MachineModel const& model, std::string_view json, std::string const& source);
+
+// The rows of all files. Throws UsageError that ends in `whyNone` where no row of them is predicted.
+ModelCheck checkFiles(std::vector<std::string> const& paths, std::string const& device, RowPrediction const& prediction,
+                      std::string_view whyNone);
+
+// Prints the page, and writes it to `output` too, unless that is empty. Whether the median error is within `limit`
+// percent.
+bool present(ModelCheck const& check, std::string const& title, std::string const& output, double limit);
 
 }  // namespace mscclpp::bench

@@ -4,12 +4,20 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <fstream>
 #include <utility>
 
 namespace mscclpp::bench {
 
 void refuse(std::string_view flag, std::string_view value, std::string_view allowed) {
   throw UsageError(fmt::format("{}={}: allowed is {}", flag, value, allowed));
+}
+
+void writeOutput(std::string const& path, std::string const& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw UsageError(fmt::format("--output={}: the file cannot be written", path));
 }
 
 std::uint64_t parseBytes(std::string_view flag, std::string_view text) {

@@ -19,6 +19,9 @@ class UsageError : public std::runtime_error {
 // Throws UsageError: "flag=value: allowed is ...".
 [[noreturn]] void refuse(std::string_view flag, std::string_view value, std::string_view allowed);
 
+// What --output=path asks for. Throws UsageError.
+void writeOutput(std::string const& path, std::string const& text);
+
 // "64K" to 65536: a whole number, then K, M or G for powers of 1024. Throws UsageError naming `flag`.
 std::uint64_t parseBytes(std::string_view flag, std::string_view text);
 

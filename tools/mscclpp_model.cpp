@@ -13,8 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -70,29 +68,12 @@ MachineModel modelOf(Options const& options) {
   return model;
 }
 
-void write(std::string const& path, std::string const& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw UsageError(fmt::format("--output={}: the file cannot be written", path));
-}
-
 int check(Options const& options) {
   auto const model = modelOf(options);
-  bench::ModelCheck result;
-  for (auto const& path : options.results) {
-    std::ifstream file(path, std::ios::binary);
-    std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (!file) throw UsageError(fmt::format("{}: it cannot be read", path));
-    bench::addRows(result, model, text, path);
-  }
-  if (result.rows.empty()) {
-    throw UsageError(fmt::format("{}: no row that the model can predict", fmt::join(options.results, ", ")));
-  }
-  auto const text = result.markdown("Prediction against measurement: " + model.device);
-  std::fputs(text.c_str(), stdout);
-  if (!options.output.empty()) write(options.output, text);
-  if (result.medianError() * 100 <= options.limit) return 0;
+  auto const result =
+      bench::checkFiles(options.results, model.device, bench::predictionOf(model), "no row that the model can predict");
+  auto const title = "Prediction against measurement: " + model.device;
+  if (bench::present(result, title, options.output, options.limit)) return 0;
   fmt::print(
       stderr,
       "mscclpp-model: the median error is {:.1f} %, the limit {} %; measure the figures of this machine anew with "
@@ -209,7 +190,7 @@ int plan(Options const& options) {
       fmt::print("{:>6}  {}\n", bench::formatBytes(row.bytes), fmt::join(cells, ", "));
     }
   }
-  if (!options.output.empty()) write(options.output, planPage(options, model, plans));
+  if (!options.output.empty()) bench::writeOutput(options.output, planPage(options, model, plans));
   return 0;
 }
 

@@ -6,10 +6,7 @@
 //   mscclpp-bench-virtual --check results.json... [--output=FILE.md]      beside what mscclpp-bench measured on GPUs
 //
 // Exit status: 0, 1 where the median error of a check is above its limit, 2 bad use.
-#include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,7 +52,6 @@ void install(int ranks, sim::TimingModel const& model) {
 }
 
 int check(Options const& options, sim::TimingModel const& model) {
-  bench::ModelCheck result;
   auto const prediction = [&](bench::ModelRow const& row) -> std::optional<double> {
     auto const threads = std::uint64_t{row.blocks} * row.threads * static_cast<unsigned>(row.ranks);
     if (row.algorithm == "copy_engine" || threads > options.mostThreads) return std::nullopt;
@@ -70,25 +66,11 @@ int check(Options const& options, sim::TimingModel const& model) {
                   model)
         .seconds;
   };
-  for (auto const& path : options.results) {
-    std::ifstream file(path, std::ios::binary);
-    std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (!file) throw UsageError(fmt::format("{}: it cannot be read", path));
-    bench::addRows(result, model.device, prediction, text, path);
-  }
-  if (result.rows.empty()) {
-    throw UsageError(fmt::format("{}: no row that can be simulated; --most-threads={} leaves out larger launches",
-                                 fmt::join(options.results, ", "), options.mostThreads));
-  }
-  auto const text = result.markdown("The simulated machine's clocks against measurement: " + model.device);
-  std::fputs(text.c_str(), stdout);
-  if (!options.output.empty()) {
-    std::ofstream file(options.output);
-    file << text;
-    file.close();
-    if (!file) throw UsageError(fmt::format("--output={}: the file cannot be written", options.output));
-  }
-  if (result.medianError() * 100 <= options.limit) return 0;
+  auto const whyNone =
+      fmt::format("no row that can be simulated; --most-threads={} leaves out larger launches", options.mostThreads);
+  auto const result = bench::checkFiles(options.results, model.device, prediction, whyNone);
+  auto const title = "The simulated machine's clocks against measurement: " + model.device;
+  if (bench::present(result, title, options.output, options.limit)) return 0;
   fmt::print(stderr, "mscclpp-bench-virtual: the median error is {:.1f} %, the limit {} %\n",
              result.medianError() * 100, options.limit);
   return statusBad;

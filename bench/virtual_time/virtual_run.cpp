@@ -57,7 +57,7 @@ std::vector<std::string> timedAlgorithms(Collective collective) {
   auto names = timedTable().algorithms(DeviceKind::sim, collective, typeOf(collective), operationOf(collective));
   std::erase_if(names, [&](auto const& name) {
     auto const* const kernel = kernelOf(collective, name);
-    return name == "copy_engine" || kernel == nullptr || !isTimed(*kernel);
+    return kernel == nullptr || !isTimed(*kernel);
   });
   return names;
 }
@@ -110,11 +110,10 @@ Answer timeOf(Query const& query, sim::TimingModel const& model) {
                           .inWindow = inWindow ? &inWindow->deviceHandle() : nullptr,
                           .outWindow = outWindow ? &outWindow->deviceHandle() : nullptr,
                           .shape = shape};
-    double begin = 0;
     for (int calls : {1, chain}) {
       // As in a graph, which begins everywhere at once.
       communicator.bootstrap()->barrier();
-      begin = rank.nanoseconds();
+      auto const begin = rank.nanoseconds();
       for (int i = 0; i < calls; ++i) kernel->start(call);
       communicator.synchronize(stream);
       seconds[static_cast<std::size_t>(rank.rank())] += (calls == 1 ? -1 : 1) * (rank.nanoseconds() - begin) * 1e-9;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "kernel.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <utility>

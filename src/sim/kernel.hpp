@@ -6,7 +6,6 @@
 // destroyed when their last thread has ended.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

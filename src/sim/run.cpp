@@ -33,12 +33,7 @@ RankRun::RankRun(Options const& options, StackPool& hostStacks, std::function<vo
   machine_.beginRun(options.ranks, options.seed, options.preemption);
   machine_.scheduler().direct(options.director, options.limits);
   if (options.checks != nullptr) machine_.beginChecks(*options.checks);
-  try {
-    if (options.timing != nullptr) machine_.beginTiming(*options.timing);
-  } catch (...) {
-    machine_.endRun();
-    throw;
-  }
+  if (options.timing != nullptr) machine_.beginTiming(*options.timing);
   previousWait_ = threadHostWait();
   setThreadHostWait(&waitInFiber);
   auto bootstraps = LocalBootstrap::create(options.ranks);
@@ -159,6 +154,7 @@ RunSummary run(RunOptions const& options, std::function<void(RankContext&)> cons
         "sim::run: RunOptions::timing and waitsExpire are set; in a timed run no wait's limit ends, so leave one "
         "of them out");
   }
+  if (options.timing) options.timing->check(options.timing->device);
   ensureInstalled();
   StackPool hostStacks(options.hostStackBytes * stackFactor);
   RankRun::Options how{.ranks = options.ranks, .seed = options.seed, .preemption = options.preemption};

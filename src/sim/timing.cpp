@@ -8,7 +8,6 @@
 #include <iterator>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "mscclpp/host/error.hpp"
@@ -18,11 +17,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double largest = 1e9;
+constexpr double largest = 1e9;  // a second, and as many bytes in a nanosecond
+constexpr double slowest = 1e-6;
 
 [[noreturn]] void refuse(std::string const& source, std::string const& why) {
   throw Error(ErrorCode::invalidUsage,
               fmt::format("timing model {}: {}; mscclpp-bench-timing prints one", source, why));
+}
+
+// What is not finite is not.
+void requireWithin(std::string const& source, std::string_view name, double value, double least) {
+  if (value >= least && value <= largest) return;
+  refuse(source, fmt::format("{} is {}, the range is {} to {}", name, value, least, largest));
 }
 
 std::string shortly(Json const& value) {
@@ -31,6 +37,13 @@ std::string shortly(Json const& value) {
 }
 
 }  // namespace
+
+void TimingModel::check(std::string const& source) const {
+  for (auto const& figure : timingFigures) {
+    requireWithin(source, figure.name, this->*figure.member, figure.isRate ? slowest : 0);
+  }
+  requireWithin(source, "multiprocessors", multiprocessors, 1);
+}
 
 TimingModel TimingModel::parse(std::string_view json, std::string const& source) {
   Json document;
@@ -44,10 +57,9 @@ TimingModel TimingModel::parse(std::string_view json, std::string const& source)
     if (found == object.end()) refuse(source, fmt::format("there is no \"{}\" in {}", name, shortly(object)));
     return *found;
   };
-  auto const number = [&](Json const& value, std::string_view name, double least) {
-    // What is not finite fails the bounds.
-    if (value.is_number() && value.get<double>() >= least && value.get<double>() <= largest) return value.get<double>();
-    refuse(source, fmt::format("{} is {}, the range is {} to {}", name, shortly(value), least, largest));
+  auto const number = [&](Json const& value, std::string_view name) {
+    if (!value.is_number()) refuse(source, fmt::format("{} is {}, expected is a number", name, shortly(value)));
+    return value.get<double>();
   };
   if (auto const& version = at(document, "version"); version != 1) {
     refuse(source, fmt::format("version is {}, this library knows 1", shortly(version)));
@@ -56,16 +68,19 @@ TimingModel TimingModel::parse(std::string_view json, std::string const& source)
   auto const& device = at(document, "device");
   if (!device.is_string()) refuse(source, fmt::format("device is {}, expected is a name", shortly(device)));
   result.device = device.get<std::string>();
-  result.multiprocessors = static_cast<int>(number(at(document, "multiprocessors"), "multiprocessors", 1));
+  auto const multiprocessors = number(at(document, "multiprocessors"), "multiprocessors");
+  requireWithin(source, "multiprocessors", multiprocessors, 1);
+  result.multiprocessors = static_cast<int>(multiprocessors);
   auto const& figures = at(document, "figures");
   for (auto const& figure : timingFigures) {
-    result.*figure.member = number(at(figures, figure.name), figure.name, figure.isRate ? 1e-6 : 0);
+    result.*figure.member = number(at(figures, figure.name), figure.name);
   }
   for (auto const& item : figures.items()) {
     bool const known =
         std::ranges::any_of(timingFigures, [&](auto const& figure) { return figure.name == item.key(); });
     if (!known) refuse(source, fmt::format("there is no figure \"{}\"", item.key()));
   }
+  result.check(source);
   return result;
 }
 

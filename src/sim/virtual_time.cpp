@@ -3,13 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
-
-#include <fmt/format.h>
 
 #include "heap.hpp"
 #include "kernel.hpp"
-#include "mscclpp/host/error.hpp"
 #include "task.hpp"
 
 namespace mscclpp::sim {
@@ -21,30 +17,12 @@ constexpr Picoseconds askAgain = 1'000'000;  // of host code that waits in a loo
 constexpr std::uintptr_t pageBytes = 4096;
 constexpr int nobody = -2;  // owner of what is no memory of the machine, such as a block's shared memory
 
-constexpr double longest = 1e9;  // a second, and as many bytes in a nanosecond
-constexpr double slowest = 1e-6;
-
-void check(TimingModel const& model) {
-  for (auto const& figure : timingFigures) {
-    auto const value = model.*figure.member;
-    auto const least = figure.isRate ? slowest : 0;
-    if (value >= least && value <= longest) continue;
-    throw Error(ErrorCode::invalidUsage, fmt::format("timing model of {}: {} is {}, the range is {} to {}",
-                                                     model.device, figure.name, value, least, longest));
-  }
-  if (model.multiprocessors < 1) {
-    throw Error(ErrorCode::invalidUsage, fmt::format("timing model of {}: multiprocessors is {}, it is at least 1",
-                                                     model.device, model.multiprocessors));
-  }
-}
-
 std::uintptr_t wordOf(std::uintptr_t address) { return address & ~std::uintptr_t{7}; }
 
 }  // namespace
 
 VirtualTime::VirtualTime(TimingModel const& model, Heap const& heap, int devices, int devicesPerNode)
     : model_(model), heap_(heap), devicesPerNode_(devicesPerNode) {
-  check(model);
   devices_.resize(static_cast<std::size_t>(devices));
   for (auto& device : devices_) {
     device.multiprocessors.resize(static_cast<std::size_t>(model.multiprocessors));

@@ -34,7 +34,7 @@ class VirtualTime {
   // Of the run in progress, for the compiler's hooks; null where none is timed.
   static inline VirtualTime* running = nullptr;
 
-  // `devicesPerNode`: 0: all. Throws invalidUsage that names a figure that no machine has.
+  // `devicesPerNode`: 0: all.
   VirtualTime(TimingModel const& model, Heap const& heap, int devices, int devicesPerNode);
   ~VirtualTime() { running = nullptr; }
   VirtualTime(VirtualTime const&) = delete;

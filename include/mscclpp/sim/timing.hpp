@@ -59,6 +59,9 @@ struct TimingModel {
   // Of the NVIDIA H200, measured; docs/virtual_time.md says how.
   static TimingModel h200() { return {}; }
 
+  // Throws invalidUsage that names `source`, the first figure that no machine has, and its range.
+  void check(std::string const& source) const;
+
   // The JSON that mscclpp-bench-timing writes. Throw invalidUsage that names `source`, the figure, what is there and
   // what is allowed.
   static TimingModel parse(std::string_view json, std::string const& source);
