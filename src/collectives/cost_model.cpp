@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "collectives/copy_chunks.hpp"
 #include "host/format.hpp"
 #include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
@@ -218,6 +219,17 @@ class Prediction {
                std::max(moved / model_.copyRate, 2 * share / model_.memoryRate);
       case Collective::gather:
         return model_.copyCallTime + model_.copyTime + moved / model_.copyRate;
+      case Collective::scatter:
+        return model_.copyCallTime + peers_ * model_.copyTime + moved / model_.copyRate;
+      case Collective::broadcast: {
+        auto const chunk =
+            static_cast<double>(collectives_impl::relayedChunk(query_.bytes, static_cast<std::size_t>(query_.ranks)));
+        auto const steps = std::max(1.0, std::ceil(whole_ / std::max(1.0, chunk))) + 2 * std::max(0.0, peers_ - 1);
+        return model_.copyCallTime + steps * (model_.copyTime + std::min(chunk, whole_) / model_.copyRate);
+      }
+      case Collective::reduce:
+        return model_.copyCallTime + peers_ * (model_.copyTime + whole_ / model_.copyRate) +
+               chunksOf(whole_) * model_.copyChunkTime;
       case Collective::reduceScatter:
       case Collective::allReduce: {
         auto const times = query_.collective == Collective::allReduce ? 2 : 1;
@@ -231,8 +243,8 @@ class Prediction {
 
   // As the kernels cut a share.
   static double chunksOf(double share) {
-    constexpr double mebi = 1 << 20;
-    return std::max(1.0, std::ceil(share / std::clamp(share / 8, 4 * mebi, 32 * mebi)));
+    auto const chunk = collectives_impl::reducedChunk(static_cast<std::size_t>(share));
+    return std::max(1.0, std::ceil(share / static_cast<double>(chunk)));
   }
 
   MachineModel const& model_;

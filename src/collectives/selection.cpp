@@ -15,7 +15,8 @@ constexpr std::uint64_t kibi = 1024;
 constexpr std::uint64_t mebi = 1024 * kibi;
 
 // Up to so many bytes from one rank to another, these algorithms, the best first. As measured on 4 H200
-// (bench/results); what is not built, or refuses the call, is passed over. Elsewhere the cost model decides.
+// (bench/results), but for scatter by copy engines, which is as all-to-all; what is not built, or refuses the call, is
+// passed over. Elsewhere the cost model decides.
 struct Range {
   std::uint64_t upTo;
   std::vector<std::string_view> names;

@@ -292,6 +292,23 @@ void copyEngines(Rank& rank, std::uint64_t variant) {
   gather.root = root;
   gather.outWindow = &wholeWindow.deviceHandle();
   startGatherCopies(gather);
+  // Out again by another rank, and to all.
+  GpuBuffer<float> const own(rank.device, count);
+  GpuBuffer<float> const all(rank.device, count * ranks);
+  MemoryWindow const ownWindow(rank.communicator, own.data(), own.bytes());
+  MemoryWindow const allWindow(rank.communicator, all.data(), all.bytes());
+  KernelCall scatter = move;
+  scatter.out = own.data();
+  scatter.root = (root + 1) % rank.size;
+  scatter.outWindow = &ownWindow.deviceHandle();
+  startScatterCopies(scatter);
+  KernelCall broadcast = move;
+  broadcast.in = whole.data();
+  broadcast.out = all.data();
+  broadcast.count *= ranks;
+  broadcast.root = root;
+  broadcast.outWindow = &allWindow.deviceHandle();
+  broadcastChunks(broadcast, broadcast.count / (1 + variant % 4));
   rank.synchronize();
   auto const totals = reduceInRankOrder<float, Sum>(inputs);
   REQUIRE(countDifferent(copyToHost(sums), totals) == 0);
@@ -302,6 +319,39 @@ void copyEngines(Rank& rank, std::uint64_t variant) {
     expected.insert(expected.end(), first, first + static_cast<std::ptrdiff_t>(count));
   }
   REQUIRE(countDifferent(copyToHost(parts), expected) == 0);
+  REQUIRE(countDifferent(copyToHost(own),
+                         std::vector<float>(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(count))) ==
+          0);
+  REQUIRE(countDifferent(copyToHost(all), totals) == 0);
+}
+
+// Messages one behind the other in the same buffers, in chunks that go from rank to rank.
+void broadcasts(Rank& rank, std::uint64_t variant) {
+  using namespace mscclpp::collectives_impl;
+  std::size_t const bytes = 1 + variant * 37 % 400;
+  bool const inPlace = variant % 3 == 0;
+  Team const team(rank.communicator, {.blocks = 1});
+  GpuBuffer<std::uint8_t> const in(rank.device, bytes);
+  GpuBuffer<std::uint8_t> const out(rank.device, bytes);
+  auto const& result = inPlace ? in : out;
+  MemoryWindow const window(rank.communicator, result.data(), result.bytes());
+  Stream const side(rank.device);
+  for (int message = 0; message < 2; ++message) {
+    auto const root = static_cast<int>(variant + static_cast<std::uint64_t>(message)) % rank.size;
+    auto const sent = randomInput<std::uint8_t>(variant, message, bytes);
+    if (rank.rank == root) copyToDevice(in, std::span<std::uint8_t const>(sent));
+    broadcastChunks({.stream = rank.stream,
+                     .team = team.deviceHandle(),
+                     .in = rank.rank == root ? in.data() : nullptr,
+                     .out = result.data(),
+                     .count = bytes,
+                     .root = root,
+                     .outWindow = &window.deviceHandle(),
+                     .sideStreams = &side},
+                    1 + variant * 53 % 150);
+    rank.synchronize();
+    REQUIRE(countDifferent(copyToHost(result), sent) == 0);
+  }
 }
 
 }  // namespace
@@ -316,6 +366,10 @@ TEST_CASE("all-to-all of parts whose counts only their two ranks know") {
 
 TEST_CASE("copy engines") {
   for (int ranks : {2, 3, 4}) sweep(ranks, copyEngines);
+}
+
+TEST_CASE("copy engines from rank to rank") {
+  for (int ranks : {1, 2, 3, 5}) sweep(ranks, broadcasts);
 }
 
 TEST_CASE("messages between pairs of ranks") {

@@ -20,6 +20,7 @@ struct Run {
   std::uint64_t stageBytes;
   bool inPlace = false;
   std::uint64_t seed = 1;
+  int root = 0;
 };
 
 void runRank(Rank& rank, Run const& run) {
@@ -55,10 +56,12 @@ void runRank(Rank& rank, Run const& run) {
                    .in = in.data(),
                    .out = to,
                    .count = run.count,
+                   .root = run.root,
                    .outWindow = run.inPlace ? &inWindow.deviceHandle() : &outWindow.deviceHandle(),
                    .shape = {.blocks = 3, .threads = 64},
                    .sideStreams = sides.data()});
     rank.synchronize();
+    if (run.collective == Collective::reduce && rank.rank != run.root) continue;
     std::vector<float> result(expected.size());
     copyToHost(std::span<float>(result), run.inPlace ? in : out, run.inPlace ? static_cast<std::size_t>(part) : 0);
     CHECK_MESSAGE(countDifferent(result, expected) == 0, "rank ", rank.rank, ", count ", run.count);
@@ -90,6 +93,22 @@ TEST_CASE("in place, one rank to several, little data") {
       check({.collective = collective, .ranks = ranks, .count = 1, .stageBytes = 4096});
     }
   }
+}
+
+TEST_CASE("a reduction at any root") {
+  for (int ranks : {1, 2, 4}) {
+    for (bool inPlace : {false, true}) {
+      CAPTURE(ranks);
+      CAPTURE(inPlace);
+      check({.collective = Collective::reduce,
+             .ranks = ranks,
+             .count = 5001,
+             .stageBytes = 4096,
+             .inPlace = inPlace,
+             .root = ranks - 1});
+    }
+  }
+  check({.collective = Collective::reduce, .ranks = 2, .count = 5001, .stageBytes = 2048, .root = 0});
 }
 
 TEST_CASE("a stage without room is refused") {

@@ -79,6 +79,22 @@ TEST_CASE("a call without bytes takes its latencies") {
   CHECK(at(Collective::allReduce, "twoshot_memory_wide") == doctest::Approx(1 + 2 * (4 + 8)));
   CHECK(at(Collective::allReduce, "twoshot_push") == doctest::Approx(1 + (4 + 8) + 4));
   CHECK(at(Collective::allReduce, "copy_engine") == doctest::Approx(64 + 2 * 3 * 32 + 128));
+  CHECK(at(Collective::scatter, "copy_engine") == doctest::Approx(64 + 3 * 32));
+  CHECK(at(Collective::gather, "copy_engine") == doctest::Approx(64 + 32));
+  CHECK(at(Collective::broadcast, "copy_engine") == doctest::Approx(64 + (1 + 2 * 2) * 32));
+  CHECK(at(Collective::reduce, "copy_engine") == doctest::Approx(64 + 3 * 32 + 128));
+}
+
+TEST_CASE("a broadcast by copy engines takes as many copies as chunks, and two for each rank on the way") {
+  auto const at = [](int ranks, std::uint64_t bytes) {
+    return microsecondsOf(Collective::broadcast, "copy_engine", bytes, 1, 32, ranks);
+  };
+  double const perByte = 1e6 / 200e9;
+  CHECK(at(2, gibi) == doctest::Approx(64 + 32 + gibi * perByte));
+  CHECK(at(3, gibi) == doctest::Approx(64 + (32 + 2) * (32 + (gibi >> 5) * perByte)));
+  CHECK(at(4, gibi) == doctest::Approx(64 + (64 + 4) * (32 + (gibi >> 6) * perByte)));
+  // No chunk is shorter than 4 MiB.
+  CHECK(at(4, 8 << 20) == doctest::Approx(64 + (2 + 4) * (32 + (4 << 20) * perByte)));
 }
 
 TEST_CASE("a launch that may not overlap takes longer by the gap") {
@@ -99,6 +115,8 @@ TEST_CASE("very large messages take the time of their bytes on the links") {
   CHECK(rate(Collective::reduceScatter, "pull", whole * 3 / 4) == doctest::Approx(50e9).epsilon(1e-3));
   CHECK(rate(Collective::allReduce, "pull", whole * 3 / 2) == doctest::Approx(50e9).epsilon(1e-3));
   CHECK(rate(Collective::allGather, "copy_engine", whole * 3 / 4) == doctest::Approx(200e9).epsilon(1e-3));
+  CHECK(rate(Collective::scatter, "copy_engine", whole * 3 / 4) == doctest::Approx(200e9).epsilon(1e-3));
+  CHECK(rate(Collective::gather, "copy_engine", whole * 3 / 4) == doctest::Approx(200e9).epsilon(1e-3));
   CHECK(rate(Collective::broadcast, "push", whole) == doctest::Approx(50e9).epsilon(1e-3));
   CHECK(rate(Collective::gather, "push", whole * 3 / 4) == doctest::Approx(stores).epsilon(1e-3));
   // Through the workspace they cannot be faster than that.
@@ -161,7 +179,6 @@ TEST_CASE("what the model does not know has no prediction") {
   CHECK_FALSE(predict(roundModel(), {4, Collective::allReduce, "somebody's", 1024, 1, 32}));
   CHECK_FALSE(predict(roundModel(), {4, Collective::allReduce, "push", 1024, 1, 32}));
   CHECK_FALSE(predict(roundModel(), {4, Collective::allGather, "pull", 1024, 1, 32}));
-  CHECK_FALSE(predict(roundModel(), {4, Collective::scatter, "copy_engine", 1024, 1, 32}));
   CHECK_FALSE(predict(roundModel(), {4, Collective::sendRecv, "memory", 1024, 1, 32}));
   CHECK_FALSE(predict(roundModel(), {4, Collective::barrier, "ll16", 0, 1, 32}));
 }

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <string>
 
+#include "collectives/copy_chunks.hpp"
 #include "collectives/device/others/other_kernels.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/device/barrier.hpp"
@@ -20,8 +21,8 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-// ---- all-gather, all-to-all, gather
-// ---------------------------------------------------------------------------------------
+// ---- what is only moved
+// --------------------------------------------------------------------------------------------------------------
 
 struct MeetKernel {
   MSCCLPP_DEVICE void operator()(DeviceTeam const& team) const { teamBarrier(team, thisGrid()); }
@@ -40,48 +41,94 @@ inline std::byte* outputOf(KernelCall const& call, int rank, std::size_t bytes) 
   return window.bases[rank] + offset + bytes;
 }
 
-// partFor(rank): what goes there, `call.count` bytes; it becomes this rank's part of the output.
+// partFor(rank): what goes there, `call.count` bytes; it comes to lie `at` bytes into the output.
 template <class PartFor>
-void copyParts(KernelCall const& call, PartFor&& partFor) {
-  auto const own = call.count * static_cast<std::size_t>(call.team.rank);
+void copyParts(KernelCall const& call, std::size_t at, PartFor&& partFor) {
   auto const& side = call.sideStreams[0];
-  meet(call, call.stream);
   side.runAfter(call.stream);
-  if (auto* const to = outputOf(call, call.team.rank, own); to != partFor(call.team.rank)) {
+  if (auto* const to = outputOf(call, call.team.rank, at); to != partFor(call.team.rank)) {
     side.copy(to, partFor(call.team.rank), call.count);
   }
   for (int distance = 1; distance < call.team.size; ++distance) {
     int const peer = peerAt(call, distance);
-    call.stream.copy(outputOf(call, peer, own), partFor(peer), call.count);
+    call.stream.copy(outputOf(call, peer, at), partFor(peer), call.count);
   }
   call.stream.runAfter(side);
+}
+
+// `count` bytes for each rank, one behind the other.
+inline auto dealtOut(KernelCall const& call) {
+  return [&call](int rank) {
+    return static_cast<std::byte const*>(call.in) + call.count * static_cast<std::size_t>(rank);
+  };
+}
+
+inline std::size_t ownPart(KernelCall const& call) { return call.count * static_cast<std::size_t>(call.team.rank); }
+
+inline void startAllGatherCopies(KernelCall const& call) {
+  meet(call, call.stream);
+  copyParts(call, ownPart(call), [&](int) { return static_cast<std::byte const*>(call.in); });
   meet(call, call.stream);
 }
 
-inline void startAllGatherCopies(KernelCall const& call) {
-  copyParts(call, [&](int) { return static_cast<std::byte const*>(call.in); });
+inline void startAllToAllCopies(KernelCall const& call) {
+  meet(call, call.stream);
+  copyParts(call, ownPart(call), dealtOut(call));
+  meet(call, call.stream);
 }
 
-inline void startAllToAllCopies(KernelCall const& call) {
-  copyParts(call, [&](int peer) {
-    return static_cast<std::byte const*>(call.in) + call.count * static_cast<std::size_t>(peer);
-  });
+inline void startScatterCopies(KernelCall const& call) {
+  meet(call, call.stream);
+  if (call.team.rank == call.root) copyParts(call, 0, dealtOut(call));
+  meet(call, call.stream);
 }
 
 // All copies end at the root, so there is nothing to order them by.
 inline void startGatherCopies(KernelCall const& call) {
-  auto* const to = outputOf(call, call.root, call.count * static_cast<std::size_t>(call.team.rank));
+  auto* const to = outputOf(call, call.root, ownPart(call));
   meet(call, call.stream);
   if (to != call.in) call.stream.copy(to, call.in, call.count);
   meet(call, call.stream);
 }
 
-// ---- reduce-scatter and all-reduce
+// From rank to rank, as Chain does, `chunk` bytes at a time. In each step all ranks copy at once, each what came to it
+// in the step before the last, so that they meet during a copy and not between two.
+inline void broadcastChunks(KernelCall const& call, std::size_t chunk) {
+  auto const& side = call.sideStreams[0];
+  int const place = (call.team.rank - call.root + call.team.size) % call.team.size;
+  bool const sends = place < call.team.size - 1;
+  auto const chunks = (call.count + chunk - 1) / chunk;
+  auto const behind = 2 * static_cast<std::size_t>(place);
+  auto const steps = chunks + 2 * static_cast<std::size_t>(std::max(call.team.size - 2, 0));
+  auto* const own = outputOf(call, call.team.rank, 0);
+  auto const* const from = place == 0 ? static_cast<std::byte const*>(call.in) : own;
+
+  meet(call, call.stream);
+  side.runAfter(call.stream);
+  for (std::size_t step = 0; step < steps; ++step) {
+    if (step > 0) {
+      call.stream.runAfter(side);  // behind the meeting at the step before the last
+      side.runAfter(call.stream);
+      meet(call, side);
+    }
+    if (step < behind || step - behind >= chunks) continue;
+    auto const at = (step - behind) * chunk;
+    auto const bytes = std::min(chunk, call.count - at);
+    if (sends) call.stream.copy(outputOf(call, peerAt(call, 1), at), from + at, bytes);
+    if (place == 0 && own != from) side.copy(own + at, from + at, bytes);
+  }
+  call.stream.runAfter(side);
+  meet(call, call.stream);
+}
+
+inline void startBroadcastCopies(KernelCall const& call) {
+  broadcastChunks(call, relayedChunk(call.count, static_cast<std::size_t>(call.team.size)));
+}
+
+// ---- what is reduced
 // -----------------------------------------------------------------------------------
 
 // A rank's chunk lies in one row of the stage of whoever reduces it.
-constexpr std::size_t largestRow = std::size_t{32} << 20;
-constexpr std::size_t smallestRow = std::size_t{4} << 20;
 constexpr std::size_t slots = 3;  // of one row per rank
 
 // Reduces `count` elements: this rank's at `own`, the others' in the rows of a slot of the stage.
@@ -130,8 +177,7 @@ void reduceChunks(KernelCall const& call, ShareOf&& shareOf, T* results, bool di
   std::size_t const stageBytes = std::size_t{2} * layout.stageSlice * layout.blocks;
   auto const slotBytes = stageBytes / slots / 128 * 128;
   auto const room = slotBytes / ranks / 128 * 128;
-  // Several chunks, so that little is left to reduce when the last has come.
-  auto const rowBytes = std::min(room, std::clamp(longest * sizeof(T) / 8 / 128 * 128, smallestRow, largestRow));
+  auto const rowBytes = std::min(room, reducedChunk(longest * sizeof(T)));
   if (rowBytes < 128) {
     throw Error(ErrorCode::invalidUsage, "copy_engine: rank " + std::to_string(team.rank) +
                                              ": the team's workspace has a stage of " + std::to_string(stageBytes) +
@@ -213,6 +259,13 @@ void startAllReduceCopies(KernelCall const& call) {
   reduceChunks<T, Op, Ranks>(call, share, static_cast<T*>(call.out) + share(call.team.rank).first, true);
 }
 
+// All at the root, whose link carries what everybody sends: for two ranks.
+template <class T, class Op, int Ranks>
+void startReduceCopies(KernelCall const& call) {
+  auto const share = [&](int rank) { return Share{0, rank == call.root ? call.count : 0}; };
+  reduceChunks<T, Op, Ranks>(call, share, static_cast<T*>(call.out), false);
+}
+
 // ---- entering
 // --------------------------------------------------------------------------------------------------------
 
@@ -222,7 +275,8 @@ inline void addMoveCopies(KernelTable& table, Collective collective, void (*star
   Kernel kernel;
   kernel.start = start;
   kernel.outputWindow = true;
-  kernel.inPlace = collective != Collective::allToAll;  // peers would write what is still to be read
+  // Peers would write what is still to be read.
+  kernel.inPlace = collective != Collective::allToAll && collective != Collective::scatter;
   kernel.sideStreams = 1;
   kernel.requirement = [](std::uint32_t, std::uint32_t blocks, std::uint32_t) {
     return layout::WorkspaceRequirement{.blocks = blocks};
@@ -234,7 +288,7 @@ inline void addMoveCopies(KernelTable& table, Collective collective, void (*star
 inline layout::WorkspaceRequirement rowsRequirement(std::uint32_t ranks, std::uint32_t blocks, std::uint32_t) {
   // Over as many blocks as workspaces have anyway.
   blocks = std::max(blocks, maxAllReduceBlocks);
-  return {.blocks = blocks, .stageBytes = (slots * largestRow * ranks / 2 + blocks - 1) / blocks};
+  return {.blocks = blocks, .stageBytes = (slots * longestCopy * ranks / 2 + blocks - 1) / blocks};
 }
 
 template <class T, class Op, int Ranks = 0>
@@ -247,6 +301,8 @@ void addReductionsAndCopies(KernelTable& table) {
   kernel.start = &startReduceScatterCopies<T, Op, Ranks>;
   table.add({kernelDevice, Collective::reduceScatter, copyEngineName, dataTypeOf<T>(), reduceOpOf<Op>(), Ranks},
             kernel);
+  kernel.start = &startReduceCopies<T, Op, Ranks>;
+  table.add({kernelDevice, Collective::reduce, copyEngineName, dataTypeOf<T>(), reduceOpOf<Op>(), Ranks}, kernel);
   kernel.start = &startAllReduceCopies<T, Op, Ranks>;
   kernel.outputWindow = true;
   table.add({kernelDevice, Collective::allReduce, copyEngineName, dataTypeOf<T>(), reduceOpOf<Op>(), Ranks}, kernel);

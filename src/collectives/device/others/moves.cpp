@@ -8,7 +8,9 @@ void enterMoves(KernelTable& table) {
   addMoves(table);
   addMoveCopies(table, Collective::allGather, &startAllGatherCopies);
   addMoveCopies(table, Collective::allToAll, &startAllToAllCopies);
+  addMoveCopies(table, Collective::scatter, &startScatterCopies);
   addMoveCopies(table, Collective::gather, &startGatherCopies);
+  addMoveCopies(table, Collective::broadcast, &startBroadcastCopies);
 }
 
 }  // namespace MSCCLPP_BACKEND
