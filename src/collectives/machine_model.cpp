@@ -2,29 +2,23 @@
 //
 // The figures of machines: as JSON, those built in, and those that the user's files name.
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "host/format.hpp"
+#include "host/json_place.hpp"
 #include "mscclpp/collectives/cost_model.hpp"
 #include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = JsonFile::Json;
 
 constexpr double largestValue = 1e9;
 constexpr std::string_view writeIt = "mscclpp-bench --limits=FILE writes one";
 
-std::string shortly(Json const& value) {
-  auto text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() > 60 ? text.substr(0, 60) + "..." : text;
-}
+std::string titleOf(std::string const& source) { return fmt::format("model {}", source); }
 
 // Rates and multiprocessors divide.
 bool mayBeZero(ModelParameter const& parameter) {
@@ -83,62 +77,24 @@ MachineModel const& MachineModel::of(std::string_view device) {
 }
 
 MachineModel MachineModel::parse(std::string_view json, std::string const& source) {
-  Json document;
-  try {
-    document = Json::parse(json);
-  } catch (Json::exception const& error) {  // not only parse_error: a number may be too large
-    fail(ErrorCode::invalidUsage, "model {}: it is no JSON: {}", source, error.what());
-  }
-  auto const at = [&](Json const& object, std::string_view name) -> Json const& {
-    if (!object.is_object()) {
-      fail(ErrorCode::invalidUsage, "model {}: {} where an object with \"{}\" is expected", source, shortly(object),
-           name);
-    }
-    auto const found = object.find(name);
-    if (found == object.end()) fail(ErrorCode::invalidUsage, "model {}: there is no \"{}\"; {}", source, name, writeIt);
-    return *found;
-  };
-  auto const refuse = [&](std::string_view name, Json const& value, std::string_view allowed) {
-    fail(ErrorCode::invalidUsage, "model {}: {} is {}; allowed is {}", source, name, shortly(value), allowed);
-  };
-  if (auto const& version = at(document, "version"); version != 1) refuse("version", version, "1");
+  JsonFile const file(json, titleOf(source), writeIt);
+  JsonPlace const root(file);
+  (void)root.at("version").whole(1, 1);
   MachineModel result;
-  auto const& device = at(document, "device");
-  if (!device.is_string() || device.get_ref<std::string const&>().empty()) {
-    refuse("device", device, "the product name of a GPU");
-  }
-  result.device = device.get<std::string>();
-  auto const& values = at(document, "parameters");
+  result.device = root.at("device").name();
+  auto const values = root.at("parameters");
+  std::vector<std::string_view> names;
   for (auto const& parameter : modelParameters) {
-    auto const& value = at(values, parameter.name);
-    bool const zero = mayBeZero(parameter);
-    // The bound is a number's too: what is not finite fails it.
-    bool const fits = value.is_number() && value.get<double>() <= largestValue &&
-                      (zero ? value.get<double>() >= 0 : value.get<double>() > 0);
-    if (!fits) {
-      refuse(parameter.name, value,
-             fmt::format("a number {}0 and at most {:.0e}", zero ? "from " : "above ", largestValue));
-    }
-    result.*parameter.member = value.get<double>() * parameter.unit;
+    names.push_back(parameter.name);
+    auto const value = values.at(parameter.name);
+    result.*parameter.member =
+        (mayBeZero(parameter) ? value.real(0, largestValue) : value.above(0, largestValue)) * parameter.unit;
   }
-  for (auto const& item : values.items()) {
-    bool const known = std::any_of(modelParameters.begin(), modelParameters.end(),
-                                   [&](auto const& parameter) { return parameter.name == item.key(); });
-    if (known) continue;
-    std::vector<std::string_view> names;
-    for (auto const& parameter : modelParameters) names.push_back(parameter.name);
-    fail(ErrorCode::invalidUsage, "model {}: there is no parameter \"{}\"; there are {}", source, item.key(),
-         fmt::join(names, ", "));
-  }
+  values.requireKnown(names, "parameter");
   return result;
 }
 
-MachineModel MachineModel::load(std::string const& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throwSystemError(fmt::format("model {}: it cannot be read", path), errno);
-  return parse(text, path);
-}
+MachineModel MachineModel::load(std::string const& path) { return parse(readFile(path, titleOf(path)), path); }
 
 std::string MachineModel::json() const {
   Json values;

@@ -4,91 +4,26 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
-#include "host/format.hpp"
+#include "host/json_place.hpp"
 #include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = JsonFile::Json;
 namespace fs = std::filesystem;
 
 constexpr std::string_view wholeLinesName = "whole_lines";
 constexpr std::string_view tornLinesName = "torn_lines";
+constexpr double longestTime = 1e12;  // eleven days
 
-// A value and the way to it, for errors.
-class Place {
- public:
-  Place(Json const& value, std::string path, std::string const& source)
-      : value_(value), path_(std::move(path)), source_(source) {}
-
-  [[noreturn]] void refuse(std::string_view allowed) const {
-    auto text = value_.dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (text.size() > 60) text = text.substr(0, 60) + "...";
-    fail(ErrorCode::invalidUsage, "profile {}: {} is {}; allowed is {}", source_, path_.empty() ? "the whole" : path_,
-         text, allowed);
-  }
-
-  Place at(char const* name) const {
-    if (!value_.is_object()) refuse("an object");
-    auto const found = value_.find(name);
-    if (found == value_.end()) {
-      fail(ErrorCode::invalidUsage, "profile {}: {} has no \"{}\"; write it with mscclpp-tune", source_,
-           path_.empty() ? "the file" : path_, name);
-    }
-    return Place(*found, path_.empty() ? name : path_ + "." + name, source_);
-  }
-
-  template <class F>
-  void forEachItem(F&& f) const {
-    if (!value_.is_array()) refuse("a list");
-    for (std::size_t i = 0; i < value_.size(); ++i) f(Place(value_[i], fmt::format("{}[{}]", path_, i), source_));
-  }
-  template <class F>
-  void forEachMember(F&& f) const {
-    if (!value_.is_object()) refuse("an object");
-    for (auto const& [name, value] : value_.items()) f(name, Place(value, path_ + "." + name, source_));
-  }
-
-  std::string text() const {
-    if (!value_.is_string() || value_.get_ref<std::string const&>().empty()) refuse("a text that is not empty");
-    return value_.get<std::string>();
-  }
-  std::uint64_t number(std::uint64_t least, std::uint64_t most) const {
-    auto const allowed = fmt::format("a whole number from {} to {}", least, most);
-    if (!value_.is_number_unsigned()) refuse(allowed);
-    auto const result = value_.get<std::uint64_t>();
-    if (result < least || result > most) refuse(allowed);
-    return result;
-  }
-  // False where it is not there.
-  bool flag(char const* name) const {
-    if (!value_.contains(name)) return false;
-    auto const place = at(name);
-    if (!place.value_.is_boolean()) place.refuse("true or false");
-    return place.value_.get<bool>();
-  }
-  double time() const {
-    if (!value_.is_number() || !(value_.get<double>() > 0) || !std::isfinite(value_.get<double>())) {
-      refuse("a number above 0");
-    }
-    return value_.get<double>();
-  }
-
- private:
-  Json const& value_;
-  std::string path_;
-  std::string const& source_;
-};
+std::string titleOf(std::string const& source) { return fmt::format("profile {}", source); }
 
 // The folder that the program or library holding this code was installed with.
 fs::path installedFolder() {
@@ -116,50 +51,38 @@ std::vector<fs::path> filesOf(fs::path const& path) {
 }  // namespace
 
 TunedProfile TunedProfile::parse(std::string_view json, std::string const& source) {
-  Json document;
-  try {
-    document = Json::parse(json);
-  } catch (Json::exception const& error) {  // not only parse_error: a number may be too large
-    fail(ErrorCode::invalidUsage, "profile {}: it is no JSON: {}", source, error.what());
-  }
+  JsonFile const file(json, titleOf(source), "write it with mscclpp-tune");
   TunedProfile result;
-  Place const root(document, "", source);
-  (void)root.at("version").number(1, 1);
+  JsonPlace const root(file);
+  (void)root.at("version").whole(1, 1);
   constexpr std::uint64_t anyBytes = std::numeric_limits<std::int64_t>::max();
-  root.at("profiles").forEachItem([&](Place const& profile) {
+  for (auto const& profile : root.at("profiles").items()) {
     Subject subject;
-    subject.device = profile.at("device").text();
-    subject.ranks = static_cast<int>(profile.at("ranks").number(1, maxTeamSize));
+    subject.device = profile.at("device").name();
+    subject.ranks = profile.at("ranks").number(1, maxTeamSize);
     auto const links = profile.at("links");
     subject.wholeLines = links.text() == wholeLinesName;
     if (!subject.wholeLines && links.text() != tornLinesName) {
       links.refuse(fmt::format("\"{}\" or \"{}\"", wholeLinesName, tornLinesName));
     }
-    profile.at("collectives").forEachMember([&](std::string const& name, Place const& table) {
+    for (auto const& [name, table] : profile.at("collectives").members()) {
       auto const collective = collectiveByName(name);
-      if (!collective) {
-        fail(ErrorCode::invalidUsage, "profile {}: there is no collective \"{}\"", source, name);
-      }
-      table.forEachItem([&](Place const& entry) {
-        auto const bytes = entry.at("bytes").number(1, anyBytes);
+      if (!collective) file.refuse(fmt::format("there is no collective \"{}\"", name));
+      for (auto const& entry : table.items()) {
+        auto const bytes = entry.at("bytes").whole(1, anyBytes);
         TunedEntry tuned;
-        tuned.algorithm = entry.at("algorithm").text();
-        tuned.blocks = static_cast<int>(entry.at("blocks").number(0, 65535));
-        tuned.threads = static_cast<int>(entry.at("threads").number(0, 1024));
-        tuned.microseconds = entry.at("time_us").time();
+        tuned.algorithm = entry.at("algorithm").name();
+        tuned.blocks = entry.at("blocks").number(0, 65535);
+        tuned.threads = entry.at("threads").number(0, 1024);
+        tuned.microseconds = entry.at("time_us").above(0, longestTime);
         result.set(subject, *collective, bytes, std::move(tuned), entry.flag("symmetric"));
-      });
-    });
-  });
+      }
+    }
+  }
   return result;
 }
 
-TunedProfile TunedProfile::load(std::string const& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throwSystemError(fmt::format("profile {}: it cannot be read", path), errno);
-  return parse(text, path);
-}
+TunedProfile TunedProfile::load(std::string const& path) { return parse(readFile(path, titleOf(path)), path); }
 
 std::shared_ptr<TunedProfile const> TunedProfile::installed() {
   std::vector<fs::path> files;

@@ -2,12 +2,10 @@
 #include "mscclpp/dsl/execution_plan.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "dsl/start_plan.hpp"
-#include "host/format.hpp"
+#include "host/json_place.hpp"
 #include "mscclpp/dsl/lower.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
@@ -15,11 +13,7 @@
 namespace mscclpp::dsl {
 
 ExecutionPlan ExecutionPlan::load(std::string const& path) {
-  std::ifstream file(path);
-  if (!file) fail(ErrorCode::invalidUsage, "plan {}: cannot be opened; give the path of an execution plan", path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return ExecutionPlan(programFromJson(text.str(), path));
+  return ExecutionPlan(programFromJson(readFile(path, fmt::format("plan {}", path)), path));
 }
 
 ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), verdict_(verify(program_)) {

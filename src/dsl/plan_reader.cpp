@@ -1,89 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <vector>
 
-#include "host/format.hpp"
+#include "host/json_place.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 #include "plan_names.hpp"
 
 namespace mscclpp::dsl {
 namespace {
 
-using Json = nlohmann::json;
+int numberOf(JsonPlace const& place, int most = 1 << 24) { return place.number(0, most); }
+std::uint64_t bytesOf(JsonPlace const& place) { return place.whole(0, std::numeric_limits<std::uint64_t>::max()); }
 
-// A value and the way to it, for errors.
-class Place {
- public:
-  Place(Json const& value, std::string path, std::string const& source)
-      : value_(&value), path_(std::move(path)), source_(&source) {}
+template <class T, std::size_t N>
+T wordOf(JsonPlace const& place, Words<T, N> const& words) {
+  auto const wanted = place.text();
+  std::string allowed;
+  for (auto const& [value, each] : words) {
+    if (each == wanted) return value;
+    allowed += (allowed.empty() ? "\"" : ", \"") + std::string(each) + "\"";
+  }
+  place.refuse(allowed);
+}
 
-  [[noreturn]] void refuse(std::string_view allowed) const {
-    auto text = value_->dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (text.size() > 60) text = text.substr(0, 60) + "...";
-    fail(ErrorCode::invalidUsage, "plan {}: {} is {}; allowed is {}", *source_, path_.empty() ? "the whole" : path_,
-         text, allowed);
-  }
-
-  bool has(char const* name) const { return value_->is_object() && value_->contains(name); }
-  Place at(char const* name) const {
-    if (!value_->is_object()) refuse("an object");
-    auto const found = value_->find(name);
-    if (found == value_->end()) {
-      fail(ErrorCode::invalidUsage, "plan {}: {} has no \"{}\"", *source_, path_.empty() ? "the file" : path_, name);
-    }
-    return {*found, path_.empty() ? name : path_ + "." + name, *source_};
-  }
-  std::vector<Place> items() const {
-    if (!value_->is_array()) refuse("a list");
-    std::vector<Place> all;
-    for (std::size_t i = 0; i < value_->size(); ++i) {
-      all.emplace_back((*value_)[i], fmt::format("{}[{}]", path_, i), *source_);
-    }
-    return all;
-  }
-  std::vector<Place> items(char const* name) const { return has(name) ? at(name).items() : std::vector<Place>(); }
-
-  std::string text() const {
-    if (!value_->is_string()) refuse("a text");
-    return value_->get<std::string>();
-  }
-  std::uint64_t size(std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) const {
-    if (!value_->is_number_unsigned() || value_->get<std::uint64_t>() > most) {
-      refuse(fmt::format("a whole number up to {}", most));
-    }
-    return value_->get<std::uint64_t>();
-  }
-  int number(int most = 1 << 24) const { return static_cast<int>(size(static_cast<std::uint64_t>(most))); }
-  bool flag() const {
-    if (!value_->is_boolean()) refuse("true or false");
-    return value_->get<bool>();
-  }
-  template <class T, std::size_t N>
-  T word(Words<T, N> const& words) const {
-    auto const wanted = text();
-    std::string allowed;
-    for (auto const& [value, each] : words) {
-      if (each == wanted) return value;
-      allowed += (allowed.empty() ? "\"" : ", \"") + std::string(each) + "\"";
-    }
-    refuse(allowed);
-  }
-  // One of a list that has been read before.
-  template <class T>
-  T const& oneOf(std::vector<T> const& list, std::string_view what) const {
-    auto const i = static_cast<std::size_t>(number());
-    if (i >= list.size()) refuse(fmt::format("the number of one of {} {}", list.size(), what));
-    return list[i];
-  }
-
- private:
-  Json const* value_;
-  std::string path_;
-  std::string const* source_;
-};
+// One of a list that has been read before.
+template <class T>
+T const& oneOf(JsonPlace const& place, std::vector<T> const& list, std::string_view what) {
+  auto const i = static_cast<std::size_t>(numberOf(place));
+  if (i >= list.size()) place.refuse(fmt::format("the number of one of {} {}", list.size(), what));
+  return list[i];
+}
 
 struct RemoteBuffer {
   int rank;
@@ -92,20 +39,20 @@ struct RemoteBuffer {
 
 class RankReader {
  public:
-  RankReader(Place const& gpu, int rank, int ranks) : rank_(rank), ranks_(ranks) {
-    if (gpu.at("id").number() != rank) gpu.at("id").refuse(fmt::format("{}, its place in the list", rank));
-    made_.scratchChunks = gpu.at("scratch_chunks").number();
+  RankReader(JsonPlace const& gpu, int rank, int ranks) : rank_(rank), ranks_(ranks) {
+    if (numberOf(gpu.at("id")) != rank) gpu.at("id").refuse(fmt::format("{}, its place in the list", rank));
+    made_.scratchChunks = numberOf(gpu.at("scratch_chunks"));
     for (auto const& channel : gpu.items("channels")) readChannel(channel);
     for (auto const& remote : gpu.items("remote_buffers")) {
-      remotes_.push_back({remote.at("rank").number(ranks - 1), remote.at("type").word(bufferWords)});
+      remotes_.push_back({numberOf(remote.at("rank"), ranks - 1), wordOf(remote.at("type"), bufferWords)});
     }
     for (auto const& semaphore : gpu.items("semaphores")) {
-      made_.semaphores.push_back(semaphore.at("init_value").number());
+      made_.semaphores.push_back(numberOf(semaphore.at("init_value")));
     }
     auto const blocks = gpu.items("threadblocks");
     made_.blocks.resize(blocks.size());
     for (std::size_t b = 0; b < blocks.size(); ++b) {
-      int const id = blocks[b].at("id").number(static_cast<int>(blocks.size()) - 1);
+      int const id = numberOf(blocks[b].at("id"), static_cast<int>(blocks.size()) - 1);
       readBlock(blocks[b], made_.blocks[static_cast<std::size_t>(id)]);
     }
   }
@@ -113,8 +60,8 @@ class RankReader {
   RankProgram const& made() const { return made_; }
 
  private:
-  void readChannel(Place const& channel) {
-    auto const kind = channel.at("channel_type").word(channelWords);
+  void readChannel(JsonPlace const& channel) {
+    auto const kind = wordOf(channel.at("channel_type"), channelWords);
     auto& list = channels_[static_cast<std::size_t>(kind)];
     auto const add = [&](Channel made) {
       list.push_back(static_cast<int>(made_.channels.size()));
@@ -122,31 +69,31 @@ class RankReader {
     };
     if (kind != ChannelKind::switched) {
       for (auto const& peer : channel.at("connected_to").items()) {
-        if (peer.number(ranks_ - 1) == rank_) peer.refuse("another rank than the channel's own");
-        add({.kind = kind, .peer = peer.number(ranks_ - 1)});
+        if (numberOf(peer, ranks_ - 1) == rank_) peer.refuse("another rank than the channel's own");
+        add({.kind = kind, .peer = numberOf(peer, ranks_ - 1)});
       }
       return;
     }
-    auto const buffer = channel.at("buffer_type").word(bufferWords);
+    auto const buffer = wordOf(channel.at("buffer_type"), bufferWords);
     for (auto const& group : channel.at("rank_groups").items()) {
       Channel made{.kind = kind, .buffer = buffer};
-      for (auto const& rank : group.at("ranks").items()) made.ranks.push_back(rank.number(ranks_ - 1));
+      for (auto const& rank : group.at("ranks").items()) made.ranks.push_back(numberOf(rank, ranks_ - 1));
       add(std::move(made));
     }
   }
 
-  void readBlock(Place const& block, Block& into) {
+  void readBlock(JsonPlace const& block, Block& into) {
     for (auto& list : used_) list.clear();
     for (auto& list : refs_) list.clear();
     for (auto const& each : block.items("channels")) {
-      auto const kind = static_cast<std::size_t>(each.at("channel_type").word(channelWords));
+      auto const kind = static_cast<std::size_t>(wordOf(each.at("channel_type"), channelWords));
       for (auto const& id : each.at("channel_ids").items())
-        used_[kind].push_back(id.oneOf(channels_[kind], "channels"));
+        used_[kind].push_back(oneOf(id, channels_[kind], "channels"));
     }
     for (auto const& each : block.items("remote_buffer_refs")) {
-      auto const kind = static_cast<std::size_t>(each.at("access_channel_type").word(channelWords));
+      auto const kind = static_cast<std::size_t>(wordOf(each.at("access_channel_type"), channelWords));
       for (auto const& id : each.at("remote_buffer_ids").items()) {
-        refs_[kind].push_back(id.oneOf(remotes_, "remote buffers"));
+        refs_[kind].push_back(oneOf(id, remotes_, "remote buffers"));
       }
     }
     steps_ = &into.steps;
@@ -159,14 +106,14 @@ class RankReader {
     steps_->push_back(std::move(step));
   }
 
-  void readOp(Place const& op, bool inLoop) {
+  void readOp(JsonPlace const& op, bool inLoop) {
     auto const name = op.at("name").text();
     if (name == "pipeline") {
       if (inLoop) op.at("name").refuse("an operation that is no pipeline: they do not nest");
       auto const context = op.at("iter_context");
       push({.kind = StepKind::loopBegin,
-            .unitBytes = context.at("unit_size").size(),
-            .loopChunks = context.at("num_chunks").number()});
+            .unitBytes = bytesOf(context.at("unit_size")),
+            .loopChunks = numberOf(context.at("num_chunks"))});
       ++number_;
       for (auto const& inner : op.at("ops").items()) readOp(inner, true);
       push({.kind = StepKind::loopEnd});
@@ -174,11 +121,11 @@ class RankReader {
       push({.kind = StepKind::sync});
     } else if (name == "barrier") {
       push({.kind = StepKind::barrier,
-            .objects = {op.at("barrier_id").number(4095)},
-            .blocks = op.at("num_threadblocks").number()});
+            .objects = {numberOf(op.at("barrier_id"), 4095)},
+            .blocks = numberOf(op.at("num_threadblocks"))});
     } else if (name == "sem_acquire" || name == "sem_release") {
       Step step{.kind = name == "sem_acquire" ? StepKind::acquire : StepKind::release};
-      for (auto const& id : op.at("semaphore_ids").items()) step.objects.push_back(id.number());
+      for (auto const& id : op.at("semaphore_ids").items()) step.objects.push_back(numberOf(id));
       push(std::move(step));
     } else if (name == "signal" || name == "rlxsignal" || name == "wait" || name == "rlxwait" || name == "flush") {
       auto const kind = name == "flush"            ? StepKind::flush
@@ -191,19 +138,19 @@ class RankReader {
     ++number_;
   }
 
-  static ChannelKind linkOf(Place const& op) {
-    return op.has("channel_type") ? op.at("channel_type").word(channelWords) : ChannelKind::memory;
+  static ChannelKind linkOf(JsonPlace const& op) {
+    return op.has("channel_type") ? wordOf(op.at("channel_type"), channelWords) : ChannelKind::memory;
   }
-  std::vector<int> channelsOf(Place const& op) const {
+  std::vector<int> channelsOf(JsonPlace const& op) const {
     std::vector<int> ids;
     auto const& list = used_[static_cast<std::size_t>(linkOf(op))];
-    for (auto const& id : op.at("channel_ids").items()) ids.push_back(id.oneOf(list, "channels of the block"));
+    for (auto const& id : op.at("channel_ids").items()) ids.push_back(oneOf(id, list, "channels of the block"));
     return ids;
   }
 
   // A local chunk, one of a remote buffer, or the same chunk of all ranks of a switch channel.
-  std::vector<Chunks> chunksOf(Place const& chunk, ChannelKind link, bool packets) const {
-    Chunks made{rank_, BufferKind::input, chunk.at("index").number(), chunk.at("size").number(), packets};
+  std::vector<Chunks> chunksOf(JsonPlace const& chunk, ChannelKind link, bool packets) const {
+    Chunks made{rank_, BufferKind::input, numberOf(chunk.at("index")), numberOf(chunk.at("size")), packets};
     if (chunk.has("switch_channel_id")) {
       auto const& channel = switchOf(chunk.at("switch_channel_id"));
       std::vector<Chunks> all;
@@ -216,20 +163,20 @@ class RankReader {
     }
     if (chunk.has("buffer_id")) {
       auto const& remote =
-          chunk.at("buffer_id").oneOf(refs_[static_cast<std::size_t>(link)], "remote buffers of the block");
+          oneOf(chunk.at("buffer_id"), refs_[static_cast<std::size_t>(link)], "remote buffers of the block");
       made.rank = remote.rank;
       made.buffer = remote.buffer;
     } else {
-      made.buffer = chunk.at("type").word(bufferWords);
+      made.buffer = wordOf(chunk.at("type"), bufferWords);
     }
     return {made};
   }
-  Channel const& switchOf(Place const& id) const {
+  Channel const& switchOf(JsonPlace const& id) const {
     int const channel =
-        id.oneOf(used_[static_cast<std::size_t>(ChannelKind::switched)], "switch channels of the block");
+        oneOf(id, used_[static_cast<std::size_t>(ChannelKind::switched)], "switch channels of the block");
     return made_.channels[static_cast<std::size_t>(channel)];
   }
-  std::vector<Chunks> listOf(Place const& op, char const* name, ChannelKind link) const {
+  std::vector<Chunks> listOf(JsonPlace const& op, char const* name, ChannelKind link) const {
     std::vector<Chunks> all;
     for (auto const& chunk : op.at(name).items()) {
       auto const some = chunksOf(chunk, link, false);
@@ -238,7 +185,7 @@ class RankReader {
     return all;
   }
 
-  void readMove(Place const& op, std::string const& name) {
+  void readMove(JsonPlace const& op, std::string const& name) {
     static constexpr std::string_view known[] = {"put",     "pws",  "pwsf",  "get",  "copy",  "cpkt",   "upkt",
                                                  "re",      "res",  "rre",   "rres", "repkt", "recpkt", "respkt",
                                                  "recspkt", "ppkt", "rppkt", "glre", "glres", "gstore", "gstorepkt"};
@@ -247,10 +194,10 @@ class RankReader {
     }
     Step step{.kind = StepKind::move, .link = linkOf(op)};
     if (op.has("tbg_info")) {
-      step.part = op.at("tbg_info").at("tb_id").number();
-      step.parts = op.at("tbg_info").at("tbg_size").number();
+      step.part = numberOf(op.at("tbg_info").at("tb_id"));
+      step.parts = numberOf(op.at("tbg_info").at("tbg_size"));
     }
-    if (op.has("reduce_op")) step.reduce = op.at("reduce_op").word(reduceWords);
+    if (op.has("reduce_op")) step.reduce = wordOf(op.at("reduce_op"), reduceWords);
     if (step.link != ChannelKind::memory && op.has("channel_ids")) step.objects = channelsOf(op);
     if (name == "glre") {
       readSwitchReduce(op, std::move(step));
@@ -262,8 +209,8 @@ class RankReader {
       for (char const* const side : {"src_buff", "dst_buff"}) {
         for (auto const& chunk : op.at(side).items()) {
           if (!chunk.has("switch_channel_id") || !step.objects.empty()) continue;
-          step.objects.push_back(chunk.at("switch_channel_id")
-                                     .oneOf(used_[static_cast<std::size_t>(ChannelKind::switched)], "switch channels"));
+          step.objects.push_back(oneOf(chunk.at("switch_channel_id"),
+                                       used_[static_cast<std::size_t>(ChannelKind::switched)], "switch channels"));
         }
       }
     }
@@ -289,7 +236,7 @@ class RankReader {
   }
 
   // Several sources go to the targets of the same places; one goes to all.
-  void pushPairs(Place const& op, std::string const& name, Step const& step) {
+  void pushPairs(JsonPlace const& op, std::string const& name, Step const& step) {
     if (step.sources.size() != 1 && step.sources.size() != step.targets.size()) {
       op.refuse(fmt::format("{} with one source, or as many as targets", name));
     }
@@ -306,13 +253,14 @@ class RankReader {
     if (name == "pwsf") push({.kind = StepKind::flush, .link = step.link, .objects = step.objects});
   }
 
-  void readSwitchReduce(Place const& op, Step step) {
-    auto const& channel = made_.channels[static_cast<std::size_t>(step.objects.at(0))];
-    int const index = op.at("buffer_offset").number(), size = op.at("size").number();
+  void readSwitchReduce(JsonPlace const& op, Step step) {
+    if (step.link != ChannelKind::switched || step.objects.empty()) op.refuse("an operation with a switch channel");
+    auto const& channel = made_.channels[static_cast<std::size_t>(step.objects[0])];
+    int const index = numberOf(op.at("buffer_offset")), size = numberOf(op.at("size"));
     for (int const rank : channel.ranks) step.sources.push_back({rank, channel.buffer, index, size, false});
     auto const to = op.at("dst_chunk");
-    step.targets = {{to.at("rank").number(ranks_ - 1), to.at("type").word(bufferWords), to.at("index").number(),
-                     to.at("size").number(), false}};
+    step.targets = {{numberOf(to.at("rank"), ranks_ - 1), wordOf(to.at("type"), bufferWords), numberOf(to.at("index")),
+                     numberOf(to.at("size")), false}};
     push(std::move(step));
   }
 
@@ -327,12 +275,12 @@ class RankReader {
   int number_ = 0;
 };
 
-Collective collectiveOf(Place const& plan, std::vector<Place> const& gpus) {
-  Collective made{.kind = plan.at("collective").word(collectiveWords), .ranks = static_cast<int>(gpus.size())};
+Collective collectiveOf(JsonPlace const& plan, std::vector<JsonPlace> const& gpus) {
+  Collective made{.kind = wordOf(plan.at("collective"), collectiveWords), .ranks = static_cast<int>(gpus.size())};
   int input = 0, output = 0;
   for (auto const& gpu : gpus) {
     auto const agree = [&](char const* name, int& known) {
-      int const here = gpu.at(name).number();
+      int const here = numberOf(gpu.at(name));
       if (made.kind != CollectiveKind::custom && known != 0 && here != known) {
         gpu.at(name).refuse(fmt::format("{}, as for rank 0", known));
       }
@@ -382,27 +330,22 @@ Collective collectiveOf(Place const& plan, std::vector<Place> const& gpus) {
 }  // namespace
 
 Program programFromJson(std::string_view text, std::string const& source) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (Json::parse_error const& error) {
-    fail(ErrorCode::invalidUsage, "plan {}: is no JSON: {}", source, error.what());
-  }
-  Place const plan(json, "", source);
+  JsonFile const file(text, fmt::format("plan {}", source));
+  JsonPlace const plan(file);
   auto const gpus = plan.at("gpus").items();
   if (gpus.empty() || gpus.size() > maxTeamSize)
     plan.at("gpus").refuse(fmt::format("a list of 1 to {} ranks", maxTeamSize));
   Program program;
   program.name.add(plan.at("name").text());
   program.collective = collectiveOf(plan, gpus);
-  program.protocol = plan.at("protocol").word(protocolWords);
+  program.protocol = wordOf(plan.at("protocol"), protocolWords);
   program.inPlace = plan.at("inplace").flag();
   if (plan.has("reuse_resources")) program.reuseResources = plan.at("reuse_resources").flag();
   if (plan.has("use_double_scratch_buffer")) program.doubleScratch = plan.at("use_double_scratch_buffer").flag();
-  if (plan.has("num_threads_per_block")) program.threads = plan.at("num_threads_per_block").number(1024);
-  if (plan.has("buffer_alignment")) program.alignment = plan.at("buffer_alignment").size();
-  if (plan.has("min_message_size")) program.minBytes = plan.at("min_message_size").size();
-  if (plan.has("max_message_size")) program.maxBytes = plan.at("max_message_size").size();
+  if (plan.has("num_threads_per_block")) program.threads = numberOf(plan.at("num_threads_per_block"), 1024);
+  if (plan.has("buffer_alignment")) program.alignment = bytesOf(plan.at("buffer_alignment"));
+  if (plan.has("min_message_size")) program.minBytes = bytesOf(plan.at("min_message_size"));
+  if (plan.has("max_message_size")) program.maxBytes = bytesOf(plan.at("max_message_size"));
   for (std::size_t r = 0; r < gpus.size(); ++r) {
     program.ranks.push_back(RankReader(gpus[r], static_cast<int>(r), static_cast<int>(gpus.size())).made());
   }

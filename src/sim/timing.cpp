@@ -3,93 +3,54 @@
 // Timing models as JSON.
 #include "mscclpp/sim/timing.hpp"
 
-#include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <string_view>
+#include <vector>
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
-#include "mscclpp/host/error.hpp"
+#include "host/json_place.hpp"
 
 namespace mscclpp::sim {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = JsonFile::Json;
 
 constexpr double largest = 1e9;  // a second, and as many bytes in a nanosecond
 constexpr double slowest = 1e-6;
+constexpr int mostMultiprocessors = 1'000'000;
+constexpr std::string_view writeIt = "mscclpp-bench-timing prints one";
 
-[[noreturn]] void refuse(std::string const& source, std::string const& why) {
-  throw Error(ErrorCode::invalidUsage,
-              fmt::format("timing model {}: {}; mscclpp-bench-timing prints one", source, why));
-}
-
-// What is not finite is not.
-void requireWithin(std::string const& source, std::string_view name, double value, double least) {
-  if (value >= least && value <= largest) return;
-  refuse(source, fmt::format("{} is {}, the range is {} to {}", name, value, least, largest));
-}
-
-std::string shortly(Json const& value) {
-  auto text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() > 60 ? text.substr(0, 60) + "..." : text;
-}
+std::string titleOf(std::string const& source) { return fmt::format("timing model {}", source); }
+double leastOf(TimingFigure const& figure) { return figure.isRate ? slowest : 0; }
 
 }  // namespace
 
 void TimingModel::check(std::string const& source) const {
-  for (auto const& figure : timingFigures) {
-    requireWithin(source, figure.name, this->*figure.member, figure.isRate ? slowest : 0);
-  }
-  requireWithin(source, "multiprocessors", multiprocessors, 1);
+  auto const require = [&](std::string_view name, double value, double least, double most) {
+    if (value >= least && value <= most) return;  // what is not finite is not
+    fail(ErrorCode::invalidUsage, "{}: {} is {}; allowed is a number from {:g} to {:g}; {}", titleOf(source), name,
+         value, least, most, writeIt);
+  };
+  for (auto const& figure : timingFigures) require(figure.name, this->*figure.member, leastOf(figure), largest);
+  require("multiprocessors", multiprocessors, 1, mostMultiprocessors);
 }
 
 TimingModel TimingModel::parse(std::string_view json, std::string const& source) {
-  Json document;
-  try {
-    document = Json::parse(json);
-  } catch (Json::exception const& error) {
-    refuse(source, fmt::format("it is no JSON: {}", error.what()));
-  }
-  auto const at = [&](Json const& object, std::string_view name) -> Json const& {
-    auto const found = object.is_object() ? object.find(name) : object.end();
-    if (found == object.end()) refuse(source, fmt::format("there is no \"{}\" in {}", name, shortly(object)));
-    return *found;
-  };
-  auto const number = [&](Json const& value, std::string_view name) {
-    if (!value.is_number()) refuse(source, fmt::format("{} is {}, expected is a number", name, shortly(value)));
-    return value.get<double>();
-  };
-  if (auto const& version = at(document, "version"); version != 1) {
-    refuse(source, fmt::format("version is {}, this library knows 1", shortly(version)));
-  }
+  JsonFile const file(json, titleOf(source), writeIt);
+  JsonPlace const root(file);
+  (void)root.at("version").whole(1, 1);
   TimingModel result;
-  auto const& device = at(document, "device");
-  if (!device.is_string()) refuse(source, fmt::format("device is {}, expected is a name", shortly(device)));
-  result.device = device.get<std::string>();
-  auto const multiprocessors = number(at(document, "multiprocessors"), "multiprocessors");
-  requireWithin(source, "multiprocessors", multiprocessors, 1);
-  result.multiprocessors = static_cast<int>(multiprocessors);
-  auto const& figures = at(document, "figures");
+  result.device = root.at("device").name();
+  result.multiprocessors = root.at("multiprocessors").number(1, mostMultiprocessors);
+  auto const figures = root.at("figures");
+  std::vector<std::string_view> names;
   for (auto const& figure : timingFigures) {
-    result.*figure.member = number(at(figures, figure.name), figure.name);
+    names.push_back(figure.name);
+    result.*figure.member = figures.at(figure.name).real(leastOf(figure), largest);
   }
-  for (auto const& item : figures.items()) {
-    bool const known =
-        std::ranges::any_of(timingFigures, [&](auto const& figure) { return figure.name == item.key(); });
-    if (!known) refuse(source, fmt::format("there is no figure \"{}\"", item.key()));
-  }
-  result.check(source);
+  figures.requireKnown(names, "figure");
   return result;
 }
 
-TimingModel TimingModel::load(std::string const& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throwSystemError(fmt::format("timing model {}: it cannot be read", path), errno);
-  return parse(text, path);
-}
+TimingModel TimingModel::load(std::string const& path) { return parse(readFile(path, titleOf(path)), path); }
 
 std::string TimingModel::json() const {
   Json figures;

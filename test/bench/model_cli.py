@@ -115,7 +115,7 @@ class Model(unittest.TestCase):
         self.refused("--min-bytes=2K is more than --max-bytes=1K", "plan", "--min-bytes=2K", "--max-bytes=1K")
         self.refused("/nowhere.json: it cannot be read", "check", "/nowhere.json")
         self.refused("no results of mscclpp-bench", "check", self.saved({"rows": []}))
-        self.refused("there is no \"version\"", f"--model={self.saved({})}", "show")
+        self.refused("the file has no \"version\"", f"--model={self.saved({})}", "show")
         self.refused("--output=/nowhere/x.md: the file cannot be written", "check", self.results,
                      "--output=/nowhere/x.md")
 

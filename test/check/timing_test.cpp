@@ -422,9 +422,9 @@ TEST_CASE("a timing model comes back from its JSON, and what is no such file is 
     return text.replace(at, from.size(), to);
   };
   checkContains(refusal("{"), "x.json: it is no JSON");
-  checkContains(refusal("[]"), "there is no \"version\"");
+  checkContains(refusal("[]"), "the whole is []; allowed is an object");
   checkContains(refusal(changed("\"version\": 1", "\"version\": 2")), "version is 2");
-  checkContains(refusal(changed("issue_ns", "issues_ns")), "there is no \"issue_ns\"");
+  checkContains(refusal(changed("issue_ns", "issues_ns")), "figures has no \"issue_ns\"");
   checkContains(refusal(changed("\"issue_ns\": 10.0", "\"issue_ns\": -3")), "issue_ns is -3");
   checkContains(refusal(changed("\"store_gbps\": 400.0", "\"store_gbps\": \"fast\"")), "store_gbps is \"fast\"");
   checkContains(refusal(changed("\"figures\": {", "\"figures\": {\"more\": 1,")), "there is no figure \"more\"");

@@ -60,7 +60,8 @@ TEST_CASE("what is written is read again, and means the same") {
 TEST_CASE("plans that are none are refused with their place") {
   auto const good = dsl::toJson<SimpleAllGather>();
   CHECK(refusalOf("{") == refusalOf("{"));
-  CHECK(refusalOf("{").find("plan p.json: is no JSON") == 0);
+  CHECK(refusalOf("{").find("plan p.json: it is no JSON") == 0);
+  CHECK(refusalOf("{\"gpus\": 1E999}").find("plan p.json: it is no JSON") == 0);
   CHECK(refusalOf("[]").find("the whole is []; allowed is an object") != std::string::npos);
   CHECK(refusalOf(replaced(good, "\"inplace\":true", "\"inplace\":1")).find("inplace is 1; allowed is true or false") !=
         std::string::npos);
@@ -73,6 +74,8 @@ TEST_CASE("plans that are none are refused with their place") {
   CHECK(refusalOf(replaced(good, "\"connected_to\":[1]", "\"connected_to\":[5]")).find("connected_to[0] is 5") !=
         std::string::npos);
   CHECK(refusalOf(replaced(good, "\"buffer_id\":0", "\"buffer_id\":3")).find("one of 1 remote buffers of the block") !=
+        std::string::npos);
+  CHECK(refusalOf(replaced(good, "\"name\":\"put\"", "\"name\":\"glre\"")).find("an operation with a switch channel") !=
         std::string::npos);
   CHECK(refusalOf(replaced(good, "\"output_chunks\":2", "\"output_chunks\":3")).find("output_chunks") !=
         std::string::npos);
