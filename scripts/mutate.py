@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Mutation testing of the device layer and the algorithms: weakens one order, scope, flag, epoch, bound or check at a
-# time (mutants.py says which) and shows that a test or the checker notices.
+# Mutation testing of the device layer, the algorithms and the verifier of programs: weakens one order, scope, flag,
+# epoch, bound or check at a time (mutants.py says which) and shows that a test or the checker notices.
 #
 #   scripts/mutate.py --build=build/dev                all mutants; resumes where a run was interrupted
 #   scripts/mutate.py --build=build/dev --sample=20 --seed=7 --file=barrier --class=order,scope
@@ -44,6 +44,9 @@ import mutants as rules
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 FOLDERS = ("device", "algorithms")
+# And what proves programs right.
+FILES = ("dsl/demand.hpp", "dsl/knowledge.hpp", "dsl/memory_state.hpp", "dsl/verifier.hpp", "dsl/verifier_ends.hpp",
+         "dsl/verifier_moves.hpp")
 # No synchronization and no bounds of memory: the choice by size, where every answer is correct, and arithmetic, whose
 # tests go through every code of every format.
 LEFT_OUT = {"algorithms/tuning.hpp", "device/number.hpp", "device/number_codec.hpp"}
@@ -55,8 +58,10 @@ PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_chann
             "mutation_kill_arithmetic", "mutation_kill_exchange", "mutation_kill_direct", "mutation_kill_messages",
             "mutation_kill_chain", "mutation_kill_port", "mutation_kill_hierarchical", "mutation_kill_catalogue",
             "mutation_kill_switch_channel", "mutation_kill_switch", "mutation_kill_switch_reduce",
-            "mutation_kill_switch_pipeline", "mutation_kill_ring", "mutation_kill_prologue", "test_device_copy", "test_device_bulk_copy", "test_device_port_channel")
-FIRST = (("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"),
+            "mutation_kill_switch_pipeline", "mutation_kill_ring", "mutation_kill_prologue", "test_device_copy",
+            "test_device_bulk_copy", "test_device_port_channel", "test_dsl_wrong_programs", "test_dsl_verify",
+            "test_check_dsl_random")
+FIRST = (("dsl/", "test_dsl_wrong_programs"), ("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"),
          ("prologue.hpp", "mutation_kill_prologue"), ("device/port_channel.hpp require", "test_device_port_channel"),
          ("device/port_channel", "mutation_kill_port"),
          ("device/fifo", "mutation_kill_port"), ("hierarchical", "mutation_kill_hierarchical"),
@@ -255,14 +260,15 @@ def judge(mutant, text, programs, work, killer=None):
 
 def collect(include):
     """[(mutant, text of its file)] of all headers, in order."""
+    paths = [path for folder in FOLDERS for path in sorted((include / folder).rglob("*.hpp"))]
+    paths += [include / name for name in FILES if (include / name).exists()]
     found = []
-    for folder in FOLDERS:
-        for path in sorted((include / folder).rglob("*.hpp")):
-            relative = path.relative_to(include).as_posix()
-            if "/arch/" in relative or relative in LEFT_OUT:
-                continue
-            text = path.read_text(encoding="utf-8")
-            found += [(mutant, text) for mutant in rules.find(relative, text)]
+    for path in paths:
+        relative = path.relative_to(include).as_posix()
+        if "/arch/" in relative or relative in LEFT_OUT:
+            continue
+        text = path.read_text(encoding="utf-8")
+        found += [(mutant, text) for mutant in rules.find(relative, text)]
     return found
 
 
@@ -398,7 +404,7 @@ def markdown(outcomes, listed):
         "# Mutation test\n",
         "Written by `scripts/mutate.py --write`. Each mutant is one change to one place of `include/mscclpp/device` or "
         "`include/mscclpp/algorithms` (without `arch`, and without the choice by size in `tuning.hpp`, where every "
-        "answer is correct). It is killed when a kill program of `test/mutation`, or a test that it names, fails: the "
+        "answer is correct), or of the verifier of programs in `include/mscclpp/dsl`. It is killed when a kill program of `test/mutation`, or a test that it names, fails: the "
         "checker reports a finding, a result is wrong, the time limit passes, or a `static_assert` refuses it.\n",
         f"**{killed} of {counted} mutants killed: {percent:.1f} %.** Not counted: {refused} that the language itself "
         f"refuses, and {equivalent} that change nothing a program can see but its speed "

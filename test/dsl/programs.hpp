@@ -278,4 +278,32 @@ struct PipelinedSendReceive {
   }
 };
 
+// One chunk in a loop, the other one before it.
+struct PartlyInTurns {
+  static constexpr dsl::Spec spec{.name = "partly_in_turns", .collective = dsl::custom(1, 2, 2)};
+  static constexpr void define(dsl::Builder& p) {
+    auto const self = p.rank(0);
+    self.copy(self.output()[0], self.input()[0]);
+    p.loop(256, 1, [&] { self.copy(self.output()[1], self.input()[1]); });
+    for (int chunk = 0; chunk < 2; ++chunk) p.expect(self.output()[chunk], {self.input()[chunk]});
+  }
+};
+
+// Two barriers that share a block and cross, on a rank with more blocks than the other.
+struct CrossingBarriers {
+  static constexpr dsl::Spec spec{.name = "crossing_barriers", .collective = dsl::custom(2, 1, 1)};
+  static constexpr void define(dsl::Builder& p) {
+    auto const self = p.rank(0);
+    auto const scratch = self.scratch(2);
+    self.copy(scratch[0], self.input()[0], {.tb = 0});
+    self.barrier({0, 1});
+    self.copy(scratch[1], scratch[0], {.tb = 1});
+    self.barrier({1, 2});
+    self.barrier({0, 1});
+    self.copy(self.output()[0], scratch[1], {.tb = 2});
+    p.rank(1).copy(p.rank(1).output()[0], p.rank(1).input()[0]);
+    for (int rank = 0; rank < 2; ++rank) p.expect(p.rank(rank).output()[0], {p.rank(rank).input()[0]});
+  }
+};
+
 }  // namespace dsl_test

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mscclpp/dsl/build.hpp"
@@ -52,14 +53,14 @@ constexpr Spec local{.name = "local", .collective = dsl::custom(1, 2, 2)};
 
 // Steps of a right all-gather of two ranks, any of which may be left out.
 enum Part : unsigned { ready = 1, awaitReady = 2, put = 4, done = 8, awaitDone = 16, allParts = 31 };
-auto gatherWith(unsigned parts, bool relaxedDone = false) {
+auto gatherWith(unsigned parts, bool relaxedDone = false, bool relaxedAwait = false) {
   return [=](Builder& p) {
     forBoth(p, [&](int rank, int peer, dsl::MemoryChannelRef channel) {
       if (parts & ready) channel.signal({.relaxed = true});
       if (parts & awaitReady) channel.wait({.relaxed = true});
       if (parts & put) channel.put(p.rank(peer).output()[rank], p.rank(rank).output()[rank]);
       if (parts & done) channel.signal({.relaxed = relaxedDone});
-      if (parts & awaitDone) channel.wait({.relaxed = relaxedDone});
+      if (parts & awaitDone) channel.wait({.relaxed = relaxedAwait});
     });
   };
 }
@@ -79,7 +80,10 @@ TEST_CASE("signals and waits") {
   checkRefused(gather, gatherWith(put), "must first tell that its call has begun");
   checkRefused(gather, gatherWith(ready | awaitReady | put),
                "output[0] of rank 1 ends as it began: nothing writes input[0] of rank 0 there");
-  checkRefused(gather, gatherWith(allParts, true), "the relaxed signal and wait between them hand over no data");
+  for (auto const& [signal, wait] : {std::pair(true, true), std::pair(true, false), std::pair(false, true)}) {
+    checkRefused(gather, gatherWith(allParts, signal, wait),
+                 "the relaxed signal and wait between them hand over no data");
+  }
   checkRefused(gather, gatherWith(allParts & ~put),
                "output[1] of rank 0 ends as it began: nothing writes input[0] of rank 1 there");
   checkRefused(gather, gatherWith(0), "no rank has a step");
@@ -312,6 +316,115 @@ TEST_CASE("blocks of one rank") {
       "a barrier or semaphore between blocks 0 and 1 is missing");
 }
 
+// Who waits for whom: of several blocks that could help, the one that must.
+TEST_CASE("stories of dead-locks") {
+  constexpr Spec ring{.name = "ring", .collective = dsl::custom(3, 1, 1)};
+  // Each waits for the next one around the ring first.
+  CHECK(storyOf(ring,
+                [](Builder& p) {
+                  for (int rank = 0; rank < 3; ++rank) {
+                    auto const next = p.memoryChannel((rank + 1) % 3, rank),
+                               last = p.memoryChannel((rank + 2) % 3, rank);
+                    next.wait();
+                    next.signal();
+                    last.signal();
+                    last.wait();
+                  }
+                }) ==
+        "dead-lock: rank 0 block 0 step 0 (wait) waits for a signal of rank 1 over channel 0; rank 1 block 0 step 0 "
+        "(wait) "
+        "waits for a signal of rank 2 over channel 0; rank 2 block 0 step 0 (wait) waits for a signal of rank 0 over "
+        "channel 0: none of them can go on");
+  // One wait for two signals, of which one has come, and its sender has another to send later.
+  CHECK(storyOf(ring,
+                [](Builder& p) {
+                  auto const first = p.memoryChannel(1, 0), second = p.memoryChannel(2, 0);
+                  auto const of1 = p.memoryChannel(0, 1), of2 = p.memoryChannel(0, 2);
+                  p.add(0, {}, {.kind = dsl::StepKind::wait, .objects = {0, 1}});
+                  first.signal();
+                  second.signal();
+                  first.wait();
+                  of1.signal();
+                  of1.wait();
+                  of1.signal();
+                  of2.wait();
+                  of2.signal();
+                }) ==
+        "dead-lock: rank 0 block 0 step 0 (wait) waits for a signal of rank 2 over channel 1; rank 2 block 0 step 0 "
+        "(wait) "
+        "waits for a signal of rank 0 over channel 0: none of them can go on");
+  // The shortest, though the other rank's blocks come first and have semaphores of the same numbers.
+  constexpr Spec two{.name = "two", .collective = dsl::custom(2, 1, 1)};
+  CHECK(
+      storyOf(two,
+              [](Builder& p) {
+                for (int rank = 0; rank < 2; ++rank) {
+                  int const blocks = 3 - rank;
+                  std::vector<dsl::SemaphoreRef> semaphores;
+                  for (int b = 0; b < blocks; ++b) semaphores.push_back(p.semaphore(rank));
+                  for (int b = 0; b < blocks; ++b) {
+                    semaphores[static_cast<std::size_t>(b)].acquire({.tb = b});
+                    semaphores[static_cast<std::size_t>((b + 1) % blocks)].release({.tb = b});
+                  }
+                }
+              }) ==
+      "dead-lock: rank 1 block 0 step 0 (acquire) waits for a release of semaphore 0; rank 1 block 1 step 0 (acquire) "
+      "waits for a release of semaphore 1: none of them can go on");
+  // Whoever waits for those that wait for each other is not part of the story.
+  CHECK(
+      storyOf(local,
+              [](Builder& p) {
+                auto const first = p.semaphore(0), second = p.semaphore(0), third = p.semaphore(0);
+                first.acquire({.tb = 0});
+                second.acquire({.tb = 1});
+                first.release({.tb = 1});
+                third.release({.tb = 1});
+                third.acquire({.tb = 2});
+                second.release({.tb = 2});
+              }) ==
+      "dead-lock: rank 0 block 1 step 0 (acquire) waits for a release of semaphore 1; rank 0 block 2 step 0 (acquire) "
+      "waits for a release of semaphore 2: none of them can go on");
+  // At a barrier: not who has come to it, nor who is to come to another one.
+  CHECK(storyOf(local,
+                [](Builder& p) {
+                  auto const early = p.semaphore(0), late = p.semaphore(0);
+                  early.acquire({.tb = 2});
+                  late.acquire({.tb = 3});
+                  p.rank(0).barrier({0, 1, 3});
+                  p.rank(0).barrier({1, 2});
+                  early.release({.tb = 0});
+                  late.release({.tb = 0});
+                }) ==
+        "dead-lock: rank 0 block 0 step 0 (barrier) waits for the other blocks of barrier 0; rank 0 block 3 step 0 "
+        "(acquire) waits for a release of semaphore 1: none of them can go on");
+  // Packets into the chunk that is waited for, not into those beside it.
+  CHECK(storyOf(Spec{.name = "beside",
+                     .collective = dsl::custom(3, 1, 1),
+                     .protocol = Protocol::lowLatency,
+                     .fuse = false,
+                     .doubleScratch = true},
+                [](Builder& p) {
+                  dsl::BufferRef const scratch[] = {p.rank(0).scratch(3), p.rank(1).scratch(1), p.rank(2).scratch(1)};
+                  auto const to1 = p.memoryChannel(1, 0), to2 = p.memoryChannel(2, 0);
+                  dsl::MemoryChannelRef const from[] = {p.memoryChannel(0, 1), p.memoryChannel(0, 2)};
+                  auto const self = p.rank(0);
+                  self.unpackPackets(self.output()[0], scratch[0][1]);
+                  to1.putPackets(scratch[1][0], self.input()[0]);
+                  to2.putPackets(scratch[2][0], self.input()[0]);
+                  for (int rank : {1, 2}) {
+                    p.rank(rank).unpackPackets(p.rank(rank).output()[0], scratch[rank][0]);
+                    for (int chunk = 0; chunk < 3; ++chunk) {
+                      if ((chunk == 1) == (rank == 2)) {
+                        from[rank - 1].putPackets(scratch[0][chunk], p.rank(rank).input()[0]);
+                      }
+                    }
+                  }
+                }) ==
+        "dead-lock: rank 0 block 0 step 0 (unpackPackets) waits for packets in scratch[1] of rank 0; rank 2 block 0 "
+        "step 0 (unpackPackets) "
+        "waits for packets in scratch[0] of rank 2: none of them can go on");
+}
+
 TEST_CASE("results") {
   checkRefused(
       gatherCopy,
@@ -370,6 +483,21 @@ TEST_CASE("results") {
         p.expect(p.rank(0).output()[0], {p.rank(0).input()[0]});
       },
       "ends with input[1] of rank 0, which does not belong there");
+  // What is demanded differs by rank and by chunk.
+  for (bool swapped : {false, true}) {
+    Spec const pairs{.name = "pairs", .collective = dsl::custom(2, 2, 2)};
+    auto const define = [=](Builder& p) {
+      for (int rank = 0; rank < 2; ++rank) {
+        for (int chunk = 0; chunk < 2; ++chunk) {
+          p.rank(rank).copy(p.rank(rank).output()[chunk],
+                            p.rank(rank).input()[swapped && rank == 1 ? 1 - chunk : chunk]);
+          p.expect(p.rank(rank).output()[chunk], {p.rank(rank).input()[chunk]});
+        }
+      }
+    };
+    if (swapped) checkRefused(pairs, define, "output[0] of rank 1 ends with input[1] of rank 1, which does not belong");
+    if (!swapped) CHECK(storyOf(pairs, define) == "");
+  }
   // Read before anything is there.
   checkRefused(
       local,
@@ -472,6 +600,115 @@ TEST_CASE("packets") {
         rank.copy(rank.output()[0], scratch[0]);
       },
       "as plain data");
+  // Plain data are no packets.
+  checkRefused(
+      Spec{.name = "unpacked", .collective = dsl::custom(1, 1, 1), .protocol = Protocol::lowLatency},
+      [](Builder& p) {
+        auto const rank = p.rank(0);
+        auto const scratch = rank.scratch(1);
+        rank.copy(scratch[0], rank.input()[0]);
+        rank.unpackPackets(rank.output()[0], scratch[0]);
+      },
+      "waits for packets in scratch[0] of rank 0, which never comes");
+}
+
+// Rank 0 sends a packet and reads a chunk of its input, into which rank 1 puts something behind what it has been told:
+// it must not, where the packet was sent before the chunk was read. Syncs are put by hand.
+TEST_CASE("what packets tell") {
+  constexpr Spec told{.name = "told",
+                      .collective = dsl::custom(2, 66, 66),
+                      .protocol = Protocol::lowLatency,
+                      .autoSync = false,
+                      .fuse = false,
+                      .doubleScratch = true};
+  constexpr dsl::At unordered{.relaxed = true, .dataSync = dsl::none};
+  struct Sides {
+    dsl::RankRef reader, writer;
+    dsl::MemoryChannelRef toWriter, toReader;
+    dsl::Chunks packets;
+
+    void send() const { toWriter.putPackets(packets, reader.input()[65]); }
+    void read(int first, int count = 1) const {
+      for (int i = first; i < first + count; ++i) reader.copy(reader.output()[i], reader.input()[i]);
+    }
+  };
+  auto const program = [&](int chunk, std::function<void(Sides const&)> const& reads,
+                           std::function<void(Sides const&)> const& hears) {
+    return [=](Builder& p) {
+      Sides const sides{p.rank(0), p.rank(1), p.memoryChannel(1, 0), p.memoryChannel(0, 1), p.rank(1).scratch(1)[0]};
+      sides.toWriter.signal(unordered);  // the call has begun
+      reads(sides);
+      sides.toWriter.wait();
+      sides.toReader.wait(unordered);
+      hears(sides);
+      sides.writer.sync(0);
+      sides.toReader.put(sides.reader.input()[chunk], sides.writer.input()[0]);
+      sides.toReader.signal();
+    };
+  };
+  auto const unpack = [](Sides const& sides) { sides.writer.unpackPackets(sides.writer.output()[0], sides.packets); };
+  auto const unpackAndWait = [&](Sides const& sides) {
+    unpack(sides);
+    sides.toReader.wait(unordered);
+  };
+  auto const waitAndUnpack = [&](Sides const& sides) {
+    sides.toReader.wait(unordered);
+    unpack(sides);
+  };
+  auto const race = [](int chunk) {
+    return "writes input[" + std::to_string(chunk) + "] of rank 0, which rank 0 block 0 step ";
+  };
+
+  auto const readFirst = [](Sides const& sides) {
+    sides.read(1);
+    sides.reader.sync(0);
+    sides.send();
+  };
+  CHECK(storyOf(told, program(1, readFirst, unpack)) == "");
+  // In the phase behind the packet's.
+  checkRefused(told,
+               program(
+                   1,
+                   [](Sides const& sides) {
+                     sides.send();
+                     sides.reader.sync(0);
+                     sides.read(1);
+                   },
+                   unpack),
+               race(1));
+  // In the packet's phase, before it and behind it.
+  for (bool before : {false, true}) {
+    checkRefused(told,
+                 program(
+                     1,
+                     [=](Sides const& sides) {
+                       if (before) sides.read(1);
+                       sides.send();
+                       if (!before) sides.read(1);
+                     },
+                     unpack),
+                 race(1));
+    // So many steps from it.
+    checkRefused(told,
+                 program(
+                     before ? 0 : 64,
+                     [=](Sides const& sides) {
+                       if (before) sides.read(0, 64);
+                       sides.send();
+                       if (!before) sides.read(1, 64);
+                     },
+                     unpack),
+                 race(before ? 0 : 64));
+  }
+  // A signal tells of the packet's phase as well, before the packet and behind it.
+  auto const signalBetween = [&](Sides const& sides) {
+    sides.send();
+    sides.reader.sync(0);
+    sides.toWriter.signal(unordered);
+    sides.read(1);
+  };
+  checkRefused(told, program(1, signalBetween, waitAndUnpack), race(1));
+  checkRefused(told, program(1, signalBetween, unpackAndWait), race(1));
 }
 
 TEST_CASE("ports") {
@@ -489,6 +726,18 @@ TEST_CASE("ports") {
     };
   };
   CHECK(storyOf(send, port(true, false)) == "");
+  // A port's signal comes behind its data, relaxed or not.
+  CHECK(storyOf(send, [](Builder& p) {
+          for (int rank = 0; rank < 2; ++rank) {
+            auto channel = p.portChannel(1 - rank, rank);
+            channel.signal();
+            channel.wait();
+            channel.put(p.rank(1 - rank).output()[0], p.rank(rank).input()[0]);
+            channel.signal({.relaxed = true});
+            channel.flush();
+            channel.wait();
+          }
+        }) == "");
   checkRefused(send, port(false, false), "the port moves data later: flush its channel between them");
   checkRefused(send, port(true, true), "no group of blocks can share it");
   checkRefused(

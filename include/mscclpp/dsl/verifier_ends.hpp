@@ -93,13 +93,12 @@ constexpr void Verifier::checkOutput(int rank, int call) {
 
 // ---- dead-locks -----------------------------------------------------------------------------------------------------
 
-// The block that this one waits for; -1: nobody who could still act.
+// The block that this one waits for; -1: nobody who could still act. One that has ended its call has no step left.
 constexpr int Verifier::awaitedBlock(BlockState const& block) const {
   auto const& step = of(block.rank).blocks[at(block.block)].steps[block.step];
   auto const& rank = ranks_[at(block.rank)];
   for (int other = 0; other < static_cast<int>(blocks_.size()); ++other) {
     auto const& theirs = blocks_[at(other)];
-    if (theirs.ended && theirs.call >= block.call && theirs.rank != block.rank) continue;
     auto const& steps = of(theirs.rank).blocks[at(theirs.block)].steps;
     for (auto s = theirs.step; s < steps.size(); ++s) {
       auto const& candidate = steps[s];
@@ -198,7 +197,7 @@ constexpr Text Verifier::deadLock() {
     Text end;
     while (end.empty()) {
       int const next = awaitedBlock(blocks_[at(chain.back())]);
-      if (next < 0 || blocks_[at(next)].ended) {
+      if (next < 0) {
         end = say(", which never comes");
       } else if (next == first) {
         end = say(": none of them can go on");
