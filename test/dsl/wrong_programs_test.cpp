@@ -726,6 +726,32 @@ TEST_CASE("ports") {
     };
   };
   CHECK(storyOf(send, port(true, false)) == "");
+  // A port moves packets that lie ready: not those that nobody wrote, that are plain data, or that lack a sync.
+  auto const forward = [](bool writes, bool asPackets, bool syncs) {
+    return [=](Builder& p) {
+      dsl::BufferRef const scratch[] = {p.rank(0).scratch(2), p.rank(1).scratch(2)};
+      for (int rank = 0; rank < 2; ++rank) {
+        auto const self = p.rank(rank);
+        auto channel = p.portChannel(1 - rank, rank);
+        if (writes && asPackets) self.copyPackets(scratch[rank][1], self.input()[0]);
+        if (writes && !asPackets) self.copy(scratch[rank][1], self.input()[0]);
+        if (syncs) self.sync(0);
+        channel.putPackets(scratch[1 - rank][0], scratch[rank][1], {.dataSync = dsl::none});
+        self.unpackPackets(self.output()[0], scratch[rank][0]);
+        channel.flush();
+      }
+    };
+  };
+  constexpr Spec forwarded{.name = "forwarded",
+                           .collective = dsl::sendReceive(2),
+                           .protocol = Protocol::lowLatency,
+                           .autoSync = false,
+                           .fuse = false,
+                           .doubleScratch = true};
+  CHECK(storyOf(forwarded, forward(true, true, true)) == "");
+  for (auto const& wrong : {forward(false, false, true), forward(true, false, true), forward(true, true, false)}) {
+    checkRefused(forwarded, wrong, "moves packets in scratch[1] of rank 0, which nothing orders before it");
+  }
   // A port's signal comes behind its data, relaxed or not.
   CHECK(storyOf(send, [](Builder& p) {
           for (int rank = 0; rank < 2; ++rank) {
