@@ -59,9 +59,10 @@ PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_chann
             "mutation_kill_chain", "mutation_kill_port", "mutation_kill_hierarchical", "mutation_kill_catalogue",
             "mutation_kill_switch_channel", "mutation_kill_switch", "mutation_kill_switch_reduce",
             "mutation_kill_switch_pipeline", "mutation_kill_ring", "mutation_kill_prologue", "test_device_copy",
-            "test_device_bulk_copy", "test_device_port_channel", "test_dsl_wrong_programs", "test_dsl_verify",
-            "test_check_dsl_random")
-FIRST = (("dsl/", "test_dsl_wrong_programs"), ("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"),
+            "test_device_bulk_copy", "test_device_port_channel")
+# Of mutants of FILES.
+FILES_PROGRAMS = ("test_dsl_wrong_programs", "test_dsl_verify", "test_check_dsl_random")
+FIRST = (("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"),
          ("prologue.hpp", "mutation_kill_prologue"), ("device/port_channel.hpp require", "test_device_port_channel"),
          ("device/port_channel", "mutation_kill_port"),
          ("device/fifo", "mutation_kill_port"), ("hierarchical", "mutation_kill_hierarchical"),
@@ -478,8 +479,13 @@ def main():
         parser.error("--build=FOLDER is needed")
 
     build = arguments.build.resolve()
-    programs = [from_build(build, name) for name in PROGRAMS]
-    outcomes = run_all(chosen, programs, (arguments.results or build / "mutation").resolve(), include, arguments.jobs, arguments.fresh)
+    outcomes = []
+    for names, of_files in ((PROGRAMS, False), (FILES_PROGRAMS, True)):
+        part = [item for item in chosen if (item[0].path in FILES) == of_files]
+        if part:
+            programs = [from_build(build, name) for name in names]
+            outcomes += run_all(part, programs, (arguments.results or build / "mutation").resolve(), include,
+                                arguments.jobs, arguments.fresh and not outcomes)
     listed = read_survivors(ROOT / "test" / "mutation" / "survivors.txt")
     show(outcomes, listed)
     if arguments.write:

@@ -92,7 +92,7 @@ TEST_CASE("peers, failed cases and unknown algorithms are left out") {
   CHECK(check.unknown == std::vector<std::string>{"allgather/new"});
   auto const text = check.markdown("Prediction against measurement: " + h200().device);
   CHECK(contains(text, "| allgather | ll16 | 4 | 1K | 1 x 128 | 2.50 | "));
-  CHECK(contains(text, "Not in the model: allgather/new."));
+  CHECK(contains(text, "Rows without a prediction are left out, of: allgather/new."));
 }
 
 TEST_CASE("the median and the largest error are those of the rows") {

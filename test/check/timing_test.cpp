@@ -143,7 +143,7 @@ TEST_CASE("what is measured in a timed run is what its model says") {
   sim::run({.ranks = 2, .timing = model}, [&](sim::RankContext& rank) {
     Communicator const communicator(rank.bootstrap(), Device{DeviceKind::sim, rank.device()});
     auto const result = timing_bench::measure(
-        communicator, [&](Stream const&) { return std::make_unique<RankClock>(rank); }, 200, model);
+        communicator, [&](Stream const&) { return std::make_unique<RankClock>(rank); }, 20, model);
     if (rank.rank() == 0) found = result;
   });
   for (auto const& figure : sim::timingFigures) {

@@ -353,8 +353,26 @@ TEST_CASE("stories of dead-locks") {
         "dead-lock: rank 0 block 0 step 0 (wait) waits for a signal of rank 2 over channel 1; rank 2 block 0 step 0 "
         "(wait) "
         "waits for a signal of rank 0 over channel 0: none of them can go on");
-  // The shortest, though the other rank's blocks come first and have semaphores of the same numbers.
+  // The block that signals over the channel: not one that waits over it, nor one that signals over another.
   constexpr Spec two{.name = "two", .collective = dsl::custom(2, 1, 1)};
+  CHECK(storyOf(two,
+                [](Builder& p) {
+                  auto const to1 = p.memoryChannel(1, 0), to0 = p.memoryChannel(0, 1);
+                  auto const again1 = p.memoryChannel(1, 0), again0 = p.memoryChannel(0, 1);
+                  auto const heard = p.semaphore(1);
+                  to1.wait();
+                  to1.signal();
+                  again1.wait();
+                  to0.wait({.tb = 0});
+                  heard.release({.tb = 0});
+                  again0.signal({.tb = 0});
+                  heard.acquire({.tb = 1});
+                  to0.signal({.tb = 1});
+                }) ==
+        "dead-lock: rank 0 block 0 step 0 (wait) waits for a signal of rank 1 over channel 0; rank 1 block 1 step 0 "
+        "(acquire) waits for a release of semaphore 0; rank 1 block 0 step 0 (wait) waits for a signal of rank 0 over "
+        "channel 0: none of them can go on");
+  // The shortest, though the other rank's blocks come first and have semaphores of the same numbers.
   CHECK(
       storyOf(two,
               [](Builder& p) {
@@ -370,6 +388,22 @@ TEST_CASE("stories of dead-locks") {
               }) ==
       "dead-lock: rank 1 block 0 step 0 (acquire) waits for a release of semaphore 0; rank 1 block 1 step 0 (acquire) "
       "waits for a release of semaphore 1: none of them can go on");
+  // A barrier of the own rank.
+  CHECK(storyOf(two,
+                [](Builder& p) {
+                  for (int rank = 0; rank < 2; ++rank) {
+                    int const blocks = 3 - rank;
+                    std::vector<dsl::SemaphoreRef> semaphores;
+                    for (int b = 0; b < blocks; ++b) semaphores.push_back(p.semaphore(rank));
+                    for (int b = rank; b < blocks; ++b) semaphores[static_cast<std::size_t>(b)].acquire({.tb = b});
+                    p.rank(rank).barrier(rank == 0 ? std::vector{0, 1, 2} : std::vector{0, 1});
+                    for (int b = rank; b < blocks; ++b) {
+                      semaphores[static_cast<std::size_t>(b)].release({.tb = rank == 0 ? (b + 1) % blocks : 0});
+                    }
+                  }
+                }) ==
+        "dead-lock: rank 1 block 0 step 0 (barrier) waits for the other blocks of barrier 0; rank 1 block 1 step 0 "
+        "(acquire) waits for a release of semaphore 1: none of them can go on");
   // Whoever waits for those that wait for each other is not part of the story.
   CHECK(
       storyOf(local,
@@ -653,6 +687,7 @@ TEST_CASE("what packets tell") {
   };
   auto const waitAndUnpack = [&](Sides const& sides) {
     sides.toReader.wait(unordered);
+    sides.writer.sync(0);
     unpack(sides);
   };
   auto const race = [](int chunk) {
