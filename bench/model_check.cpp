@@ -100,7 +100,8 @@ std::string ModelCheck::markdown(std::string const& title) const {
       "# {}\n\n{} rows; the median error is {:.1f} %, the largest {:.1f} %. Times in "
       "microseconds.\n\n",
       title, rows.size(), medianError() * 100, largestError() * 100);
-  if (!unknown.empty()) text += fmt::format("Rows without a prediction are left out, of: {}.\n\n", fmt::join(unknown, ", "));
+  if (!unknown.empty())
+    text += fmt::format("Rows without a prediction are left out, of: {}.\n\n", fmt::join(unknown, ", "));
 
   // The algorithms, in the order of their first rows.
   std::vector<std::pair<std::string, std::vector<ModelRow>>> groups;

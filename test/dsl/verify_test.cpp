@@ -132,6 +132,15 @@ TEST_CASE("which steps make all of a result") {
   program = dsl::finish(together);
   CHECK(reductionsOf(program) == std::vector{none, all, both});
   CHECK(!dsl::verify(program).canAverage);
+
+  // One step that does the same for two chunks.
+  dsl::Builder alike({.name = "alike", .collective = dsl::custom(2, 2, 2), .fuse = false});
+  auto const one = alike.rank(0);
+  auto const kept = one.scratch(2);
+  one.copy(kept(0, 2), one.input()(0, 2));
+  one.reduce(one.output()(0, 2), one.input()(0, 2), {kept(0, 2)});
+  program = dsl::finish(alike);
+  CHECK(reductionsOf(program) == std::vector{none, all});
 }
 
 TEST_CASE("what was copied may be reduced by any operation") {
