@@ -34,6 +34,12 @@ void forBoth(Builder& p, std::function<void(int rank, int peer, dsl::MemoryChann
   for (int rank = 0; rank < 2; ++rank) side(rank, 1 - rank, p.memoryChannel(1 - rank, rank));
 }
 
+std::vector<dsl::SemaphoreRef> semaphoresOf(Builder& p, int rank, int count) {
+  std::vector<dsl::SemaphoreRef> all;
+  for (int i = 0; i < count; ++i) all.push_back(p.semaphore(rank));
+  return all;
+}
+
 constexpr Spec gather{.name = "gather", .collective = dsl::allGather(2), .inPlace = true};
 constexpr Spec gatherCopy{.name = "gather_copy", .collective = dsl::allGather(2)};
 constexpr Spec gatherByHand{
@@ -378,8 +384,7 @@ TEST_CASE("stories of dead-locks") {
               [](Builder& p) {
                 for (int rank = 0; rank < 2; ++rank) {
                   int const blocks = 3 - rank;
-                  std::vector<dsl::SemaphoreRef> semaphores;
-                  for (int b = 0; b < blocks; ++b) semaphores.push_back(p.semaphore(rank));
+                  auto const semaphores = semaphoresOf(p, rank, blocks);
                   for (int b = 0; b < blocks; ++b) {
                     semaphores[static_cast<std::size_t>(b)].acquire({.tb = b});
                     semaphores[static_cast<std::size_t>((b + 1) % blocks)].release({.tb = b});
@@ -393,8 +398,7 @@ TEST_CASE("stories of dead-locks") {
                 [](Builder& p) {
                   for (int rank = 0; rank < 2; ++rank) {
                     int const blocks = 3 - rank;
-                    std::vector<dsl::SemaphoreRef> semaphores;
-                    for (int b = 0; b < blocks; ++b) semaphores.push_back(p.semaphore(rank));
+                    auto const semaphores = semaphoresOf(p, rank, blocks);
                     for (int b = rank; b < blocks; ++b) semaphores[static_cast<std::size_t>(b)].acquire({.tb = b});
                     p.rank(rank).barrier(rank == 0 ? std::vector{0, 1, 2} : std::vector{0, 1});
                     for (int b = rank; b < blocks; ++b) {
