@@ -377,8 +377,7 @@ void VerbsConnection::receive() {
 }
 
 // An idle connection shows that the peer is gone only when something is sent.
-void VerbsConnection::beat(std::chrono::nanoseconds silent) {
-  if (outstanding() || silent < silence_.limit() / 4) return;
+void VerbsConnection::beat() {
   for (auto const& queue : parts_.queues) {
     if (queue->room() == 0) continue;
     queue->add({.opcode = IBV_WR_RDMA_WRITE,
@@ -392,36 +391,46 @@ void VerbsConnection::beat(std::chrono::nanoseconds silent) {
   silence_.restart();
 }
 
+bool VerbsConnection::awaitsAnswer() const {
+  return outstanding() ||
+         std::ranges::any_of(parts_.queues, [](auto const& queue) { return queue->done() < queue->queued(); });
+}
+
+void VerbsConnection::advance() {
+  std::uint64_t before = 0;
+  std::uint64_t after = 0;
+  receive();
+  for (auto const& queue : parts_.queues) {
+    before += queue->done();
+    queue->poll();
+    after += queue->done();
+  }
+  pump();
+  while (uncut_ > 0 && done(posts_.front())) {
+    posts_.pop_front();
+    --uncut_;
+    ++completed_;
+  }
+  auto const silent = silence_.step(after != before);
+  if (silent < silence_.limit() / 4) return;
+  if (!awaitsAnswer()) {
+    beat();
+  } else if (silent >= silence_.limit()) {  // devices may repeat a request for ever
+    fail(ErrorCode::timeout, "no request was answered within {}; look at what rank {} and its host say",
+         describe(silence_.limit()), peer_);
+  }
+}
+
 std::uint64_t VerbsConnection::progress() {
   if (closed_) return completed_;
   guarded("progress", [&] {
-    std::uint64_t before = 0;
-    std::uint64_t after = 0;
     try {
-      receive();
-      for (auto const& queue : parts_.queues) {
-        before += queue->done();
-        queue->poll();
-        after += queue->done();
-      }
-      pump();
+      advance();
     } catch (Error const&) {
       // A peer that has left in good order need not answer any more.
       if (std::atomic_ref(parts_.mailbox->goodbye).load(std::memory_order_acquire) == 0 || outstanding()) throw;
       closed_ = true;
-      return;
     }
-    while (uncut_ > 0 && done(posts_.front())) {
-      posts_.pop_front();
-      --uncut_;
-      ++completed_;
-    }
-    auto const silent = silence_.step(after != before);
-    if (outstanding() && silent >= silence_.limit()) {
-      fail(ErrorCode::timeout, "no request was answered within {}; look at what rank {} and its host say",
-           describe(silence_.limit()), peer_);
-    }
-    beat(silent);
   });
   return completed_;
 }

@@ -167,7 +167,9 @@ class VerbsConnection final : public Connection {
   bool cutWrite(Post& post);
   bool cutSignal(Post const& post);
   void receive();
-  void beat(std::chrono::nanoseconds silent);
+  void advance();
+  void beat();
+  bool awaitsAnswer() const;
   bool done(Post const& post) const;
   bool outstanding() const noexcept { return completed_ < posted_; }
   std::string describeOldest() const;

@@ -19,8 +19,10 @@ constexpr std::uint32_t deepest = 512;
 constexpr std::uint64_t completionInterval = 16;
 // Devices reach their rate with less, and a lossy link would answer nothing for long about more.
 constexpr std::uint64_t longest = std::uint64_t{1} << 20;
-constexpr int retries = 6;                       // 7 means for ever on some devices
-constexpr std::uint8_t endlessReadyRetries = 7;  // the peer's receives are refilled, and silence has its own limit
+// Software devices take this as for ever. They count every lost packet up to the next acknowledgement, so with less a
+// write of 1 MiB fails where some percent are lost. The connection has its own limit on silence.
+constexpr int retries = 7;
+constexpr std::uint8_t endlessReadyRetries = 7;  // the peer's receives are refilled
 
 std::string_view nameOf(ibv_wc_opcode opcode) {
   switch (opcode) {
@@ -261,7 +263,10 @@ std::vector<std::uint32_t> const& VerbsQueue::pollReceives() {
   if (count < 0) throwSystemError(fmt::format("{}: poll for receives", describe()), errno);
   for (int i = 0; i < count; ++i) {
     auto const& completion = completions[static_cast<std::size_t>(i)];
-    if (completion.status != IBV_WC_SUCCESS) failCompletion(completion);
+    if (completion.status != IBV_WC_SUCCESS) {
+      poll();  // the request that made the queue pair fail says more than a receive that went with it
+      failCompletion(completion);
+    }
     immediates_.push_back(be32toh(completion.imm_data));
   }
   return immediates_;

@@ -74,7 +74,7 @@ class VerbsQueue {
   void poll();
 
   void addReceive();
-  // Immediate values that came, in order; each used up one receive.
+  // Immediate values that came, in order; each used up one receive. Throws as poll() does.
   std::vector<std::uint32_t> const& pollReceives();
 
  private:
