@@ -268,6 +268,7 @@ class Planner {
           fmt::format("--threads={}: {} takes at most {}", item.shape.threads, algorithm, kernel.maxThreads));
     }
     item.overlap = options_.overlap.value_or(kernel.overlaps);
+    item.rankOrder = kernel.rankOrder;
     return item;
   }
 

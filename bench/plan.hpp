@@ -38,10 +38,13 @@ struct Case {
   std::string algorithmName;
   LaunchShape shape{};
   bool overlap = false;
-  int operations = 1;  // in one repetition, each reading what the one before it wrote
+  bool rankOrder = true;  // as Kernel::rankOrder
+  int operations = 1;     // in one repetition, each reading what the one before it wrote
   int replays = 1;
 
   bool own() const { return contender == Contender::own; }
+  // Results have the bits of rank order; else they may differ by the order of additions and by rounding in between.
+  bool inRankOrder() const { return own() && rankOrder; }
   std::uint64_t slotBytes() const { return std::uint64_t{count} * bytesOf(type); }
   std::uint64_t elements() const { return std::uint64_t{count} * static_cast<std::uint64_t>(slots); }
   // Of the larger buffer.

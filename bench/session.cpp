@@ -329,7 +329,7 @@ struct Session::Impl {
       answersOf = {item.type, item.operation};
       answers = answersFor(item.type, item.operation, seed, facts.ranks, period);
     }
-    if (!item.own() && options.check && reduces(item.collective) && answers.reducedLoosely.block.empty()) {
+    if (!item.inRankOrder() && options.check && reduces(item.collective) && answers.reducedLoosely.block.empty()) {
       answers.reducedLoosely = expectedWithSlack(item.type, item.operation, seed, facts.ranks, period);
     }
     ++casesRun;
@@ -456,7 +456,7 @@ struct Session::Impl {
       auto const& contents = model.contents(rank.communicator->rank(), buffer);
       for (std::uint64_t done = 0; done < bytes; done += piece) {
         auto const part = rank.staging->fetch(data + done, std::min<std::uint64_t>(piece, bytes - done));
-        wrong += countWrong(part, done / size, contents, item.count, answers, !item.own());
+        wrong += countWrong(part, done / size, contents, item.count, answers, !item.inRankOrder());
       }
       wrong += countTouched(rank.staging->fetch(data + bytes, guardBytes));
     }

@@ -63,6 +63,7 @@ PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_chann
 # Of mutants of FILES.
 FILES_PROGRAMS = ("test_dsl_wrong_programs", "test_dsl_verify", "test_check_dsl_random")
 FIRST = (("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"),
+         ("stage_pieces", "mutation_kill_chain"),
          ("prologue.hpp", "mutation_kill_prologue"), ("device/port_channel.hpp require", "test_device_port_channel"),
          ("device/port_channel", "mutation_kill_port"),
          ("device/fifo", "mutation_kill_port"), ("hierarchical", "mutation_kill_hierarchical"),

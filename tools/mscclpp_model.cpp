@@ -113,10 +113,8 @@ std::string planPage(Options const& options, MachineModel const& model,
                      std::vector<std::pair<Collective, std::vector<PlanRow>>> const& plans) {
   auto text = fmt::format(
       "# Predictions for {} x {}\n\nNothing here was measured on {} of them: the cost model's times for the algorithm "
-      "that it "
-      "finds fastest, bfloat16, symmetric buffers. `bound` is the time that each link takes at {:.0f} GB/s for the "
-      "bytes that "
-      "it must carry, without any latency.\n",
+      "that it finds fastest, bfloat16, symmetric buffers. `bound` is the time that each link takes at {:.0f} GB/s for "
+      "the bytes that it must carry, without any latency.\n",
       options.ranks, model.device, options.ranks, std::max(model.storeRate, model.copyRate) / gigabyte);
   for (auto const& [collective, rows] : plans) {
     text += fmt::format(
@@ -178,7 +176,13 @@ int plan(Options const& options) {
   }
   auto const [least, most] = sizesOf(options);
   std::vector<std::pair<Collective, std::vector<PlanRow>>> plans;
-  for (auto collective : wanted) plans.emplace_back(collective, rowsOf(options, model, collective, least, most));
+  for (auto collective : wanted) {
+    auto rows = rowsOf(options, model, collective, least, most);
+    if (!rows.front().predictions.empty()) plans.emplace_back(collective, std::move(rows));
+  }
+  if (plans.empty()) {
+    throw UsageError(fmt::format("--collective={}: the model has no prediction of it", options.collective));
+  }
   for (auto const& [collective, rows] : plans) {
     fmt::print("{}, {} ranks, {} in microseconds, the fastest first\n", model.device, options.ranks,
                nameOf(collective));

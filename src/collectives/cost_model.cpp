@@ -86,7 +86,13 @@ class Prediction {
     if (name == "push" && query_.collective == Collective::reduce) {
       return exchanges(*carrierByName("memory_wide"), sharesToRoot(), 1) + model_.meetingTime;
     }
-    if (name == "chain" && query_.collective == Collective::broadcast) return chained();
+    if (name == "chain" && query_.collective == Collective::broadcast) {
+      return chained(BroadcastOnlyCompositions::At<0>::Transport::piece, 0);
+    }
+    if (name == "chain" && query_.collective == Collective::reduce) {
+      // Loads the stage as well as the input, and all meet once more.
+      return chained(ReduceOnlyCompositions::At<1>::Transport::piece, whole_) + model_.meetingTime;
+    }
     if (name == "push_bulk" && !reduces(query_.collective)) return direct(pushed()) + model_.bulkTime;
     if ((name == "pull" || name == "pull_wide") && reduces(query_.collective)) return direct(pulled());
     return std::nullopt;
@@ -199,13 +205,13 @@ class Prediction {
 
   // A meeting, a hop to each further rank until the last has its first piece, and the stream of bytes, which ends so
   // many pieces later.
-  double chained() const {
+  double chained(std::uint32_t longest, double local) const {
     auto const ranks = static_cast<std::uint32_t>(query_.ranks);
     auto const blocks = static_cast<std::uint32_t>(query_.blocks);
-    auto const piece = chainPiece(query_.bytes, blocks, ranks, BroadcastOnlyCompositions::At<0>::Transport::piece);
+    auto const piece = chainPiece(query_.bytes, blocks, ranks, longest);
     auto const pieces = std::max(1.0, std::ceil(whole_ / (static_cast<double>(piece) * query_.blocks)));
-    Traffic const traffic{.part = whole_, .sent = whole_, .stored = whole_, .local = 0};
-    auto const stream = std::max({whole_ / storeRate(), multiprocessorTime(whole_), memoryTime(traffic)});
+    Traffic const traffic{.part = whole_, .sent = whole_, .stored = whole_, .local = local};
+    auto const stream = std::max({whole_ / storeRate(), multiprocessorTime(whole_ + local), memoryTime(traffic)});
     return (1 + peers_) * model_.meetingTime + (1 + std::max(0.0, peers_ - 1) / pieces) * stream;
   }
 

@@ -52,6 +52,12 @@ std::string LibraryAlgorithm::refusal(Communicator const& communicator, Collecti
     return fmt::format("it uses the peers' {}; set `symmetric` where all ranks' buffers lie alike in their allocations",
                        kernel->inputWindow ? kernel->outputWindow ? "buffers" : "input" : "output");
   }
+  if (call.rankOrder && !kernel->rankOrder) {
+    return fmt::format(
+        "it combines {} in an order of its own, or rounds in between; `rankOrder` of the call asks for "
+        "the bits of rank order",
+        nameOf(call.type));
+  }
   // So that a choice by size passes it over; what was named says what is wrong.
   auto const& runtime = communicator.device().runtime();
   bool const bindsIn =

@@ -93,8 +93,8 @@ TEST_CASE_TEMPLATE("results are pushed", Tr, MemoryTransport<2>, MemoryTransport
   reduces<Reduce, TwoShotPush, Tr>(true);
 }
 
-using ShortRing = RingPieces<2, 256>;
-TEST_CASE_TEMPLATE("around the ring", Tr, ShortRing, RingPieces<>) {
+using ShortRing = StagePieces<2, 256>;
+TEST_CASE_TEMPLATE("around the ring", Tr, ShortRing, StagePieces<>) {
   reduces<AllReduce, Ring, Tr>(false);
   // Many rounds of the slots of a block, the last pieces short, empty for some blocks and shares.
   for (int ranks : {1, 2, 3, 8}) {
@@ -117,6 +117,19 @@ TEST_CASE_TEMPLATE("from rank to rank", Tr, ShortPieces, PeerPieces<>) {
   }
 }
 
+using ShortStagePieces = StagePieces<2, 128>;
+TEST_CASE_TEMPLATE("added up from rank to rank", Tr, ShortStagePieces, StagePieces<>) {
+  reduces<Reduce, Chain, Tr>(true);
+  for (int ranks : {1, 2, 3, 8}) {
+    checkCollective<Reduce<Chain, Tr, Sum>, BFloat16>({.ranks = ranks,
+                                                       .counts = {20000, 4097, 35001},
+                                                       .blocks = 2,
+                                                       .threads = 64,
+                                                       .overlap = true,
+                                                       .root = ranks / 2});
+  }
+}
+
 #if !defined(__CUDACC__)
 TEST_CASE("72 ranks") {
   CollectiveCase const rack{.ranks = 72, .counts = {33}, .blocks = 1, .threads = 32, .root = 50};
@@ -127,6 +140,7 @@ TEST_CASE("72 ranks") {
   checkCollective<Broadcast<Chain, PeerPieces<>>>(rack);
   checkCollective<Reduce<Pull, PeerMemory<1>, Sum>, float>(rack);
   checkCollective<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, float>(rack);
+  checkCollective<Reduce<Chain, StagePieces<>, Sum>, float>(rack);
   checkCollective<AllGather<Push, SmallBulk>>(rack);
   checkCollective<AllReduce<Ring, ShortRing, Sum>, float>(rack);
 }

@@ -96,6 +96,16 @@ class Model(unittest.TestCase):
         self.assertAlmostEqual(float(cells[2]), 2 * 7 / 8 * 64 * 2**20 / rate / 1e3, delta=0.01)
         self.assertGreater(float(cells[1]), float(cells[2]))
 
+    def test_committed_pages_are_what_is_printed_today(self):
+        folder = os.path.dirname(self.results)
+        for name, arguments in (("h200x8_prediction.md", ("plan", "--ranks=8", "--collective=all")),
+                                ("model_h200.md", ("check", self.results))):
+            result = run(MODEL, *arguments, f"--output={self.path(name)}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            with open(self.path(name), encoding="utf-8") as now, \
+                    open(os.path.join(folder, name), encoding="utf-8") as committed:
+                self.assertEqual(committed.read(), now.read(), f"write bench/results/{name} anew: {' '.join(arguments)}")
+
     def test_plan_lists_algorithms_by_size(self):
         result = run(MODEL, "plan", "--ranks=8", "--collective=allgather", "--min-bytes=1K", "--max-bytes=1G")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -111,6 +121,7 @@ class Model(unittest.TestCase):
         self.refused("A subcommand is required; see mscclpp-model --help")
         self.refused("no figures of it are known", "--device=Nothing", "show")
         self.refused("--collective=x: there is no such collective", "plan", "--collective=x")
+        self.refused("--collective=sendrecv: the model has no prediction", "plan", "--collective=sendrecv")
         self.refused("--min-bytes=x: allowed is a whole number of bytes", "plan", "--min-bytes=x")
         self.refused("--min-bytes=2K is more than --max-bytes=1K", "plan", "--min-bytes=2K", "--max-bytes=1K")
         self.refused("/nowhere.json: it cannot be read", "check", "/nowhere.json")

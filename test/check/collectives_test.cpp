@@ -64,9 +64,13 @@ TEST_CASE_TEMPLATE("push", Tr, PeerMemory<2>, SmallBulk) {
 }
 
 using ShortPieces = PeerPieces<4, 128>;
-TEST_CASE("from rank to rank") { explored<Broadcast<Chain, ShortPieces>>(); }
+using ShortStagePieces = StagePieces<2, 128>;
+TEST_CASE("from rank to rank") {
+  explored<Broadcast<Chain, ShortPieces>>();
+  explored<Reduce<Chain, ShortStagePieces, Sum>, BFloat16>();
+}
 
-using ShortRing = RingPieces<2, 128>;
+using ShortRing = StagePieces<2, 128>;
 TEST_CASE("around the ring") { explored<AllReduce<Ring, ShortRing, Sum>, BFloat16>(); }
 
 TEST_CASE("pull, and two-shot with pushed results") {
@@ -101,6 +105,7 @@ TEST_CASE_TEMPLATE("with a prologue", Tr, PacketTransport<LL8>, PacketTransport<
 
 TEST_CASE("with a prologue, straight into the peers' buffers") {
   exploredWithPrologue<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, float, BFloat16>();
+  exploredWithPrologue<Reduce<Chain, ShortStagePieces, Sum>, float, BFloat16>();
   exploredWithPrologue<AllGather<Push, PeerMemory<2>>, BFloat16, Float8E4M3>();
   exploredWithPrologue<AllToAll<Push, PeerMemory<2>>, float, Half>();
 }

@@ -194,6 +194,41 @@ TEST_CASE("algorithms of whole lines are refused and not chosen where lines may 
   sim::install({});
 }
 
+TEST_CASE("a call for the bits of rank order is refused and not chosen where sums go from rank to rank") {
+  forEachRankOn(DeviceKind::sim, 4, [](Communicator& communicator) {
+    auto algorithms = AlgorithmCollection::defaults();
+    Stream stream(communicator.device());
+    auto const chain = algorithms.at(Collective::reduce, "chain");
+    GpuBuffer<float> const memory(communicator.device(), 128);
+    CollectiveCall call{.in = memory.data(),
+                        .out = memory.data() + 64,
+                        .inBytes = 256,
+                        .outBytes = 256,
+                        .type = DataType::float32,
+                        .op = ReduceOp::sum};
+    CHECK(chain->refusal(communicator, call).empty());
+    auto profile = std::make_shared<TunedProfile>();
+    profile->set({communicator.device().properties().name, 4, true}, Collective::reduce, 256, {"chain", 0, 0, 1.0});
+    algorithms.setProfile(profile);
+    CHECK(algorithms.choose(Collective::reduce, communicator, call).algorithm == "chain");
+    call.rankOrder = true;
+    checkContains(errorOf([&] { chain->execute(communicator, stream, call); }, ErrorCode::invalidUsage),
+                  "float32 in an order of its own");
+    CHECK(algorithms.choose(Collective::reduce, communicator, call).algorithm != "chain");
+    // Integers have the same bits in any order, but not their averages, which are rounded.
+    call.type = DataType::int32;
+    CHECK(chain->refusal(communicator, call).empty());
+    call.op = ReduceOp::avg;
+    CHECK(!chain->refusal(communicator, call).empty());
+    call.op = ReduceOp::sum;
+    call.type = DataType::float32;
+    for (auto const& name : algorithms.names(Collective::reduce)) {
+      CHECK((algorithms.at(Collective::reduce, name)->refusal(communicator, call).find("rank order") !=
+             std::string::npos) == (name == "chain"));
+    }
+  });
+}
+
 TEST_CASE("the choice asks selector, profile and rule in turn") {
   forEachRankOn(DeviceKind::sim, 4, [](Communicator& communicator) {
     auto algorithms = AlgorithmCollection::defaults();

@@ -57,7 +57,12 @@ static_assert(needsInWindow<Reduce<Pull, Direct, Sum>> && !needsInWindow<Reduce<
 static_assert(needsOutWindow<Reduce<Pull, Direct, Sum>> && !needsOutWindow<Reduce<OneExchange, Staged, Sum>>);
 static_assert(needsOutWindow<Reduce<TwoShotPush, Staged, Sum>> && !needsInWindow<Reduce<TwoShotPush, Staged, Sum>>);
 static_assert(needsOutWindow<Broadcast<Chain, PeerPieces<>>> && !needsInWindow<Broadcast<Chain, PeerPieces<>>>);
+static_assert(!needsOutWindow<Reduce<Chain, StagePieces<>, Sum>> && !needsInWindow<Reduce<Chain, StagePieces<>, Sum>>);
 static_assert(shapeFor<PeerPieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
+static_assert(shapeFor<StagePieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
+static_assert(combinesInRankOrder<OneShot> && combinesInRankOrder<TwoShotPush> && combinesInRankOrder<Pull>);
+static_assert(!combinesInRankOrder<Chain> && !combinesInRankOrder<Ring> && !combinesInRankOrder<Switch>);
+static_assert(!combinesInRankOrder<SwitchPipeline<WarpRoles>>);
 static_assert(needsInWindow<Broadcast<Push, Direct>> && !needsInWindow<Broadcast<OneExchange, Staged>>);
 static_assert(needsOutWindow<Broadcast<Push, Direct>> && !needsOutWindow<Broadcast<OneExchange, Staged>>);
 static_assert(needsOutWindow<AllGather<Push, Direct>> && !needsOutWindow<AllGather<OneExchange, Staged>>);

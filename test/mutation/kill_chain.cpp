@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Broadcast from rank to rank, alone and between collectives that use the same workspace.
+// Broadcast and reduce from rank to rank, alone and between collectives that use the same workspace.
 #include <algorithm>
 #include <vector>
 
@@ -12,6 +12,8 @@ namespace {
 
 using Short = PeerPieces<4, 128>;
 using Chained = Broadcast<Chain, Short>;
+template <int Ranks = 0, class Op = Sum>
+using Added = Reduce<Chain, StagePieces<2, 128>, Op, Ranks>;
 
 // Pieces: several of each block with a ragged end; fewer than blocks; whole ones only.
 CollectiveCase const ragged{.ranks = 3, .counts = {1007, 5}, .blocks = 2, .threads = 32, .root = 1};
@@ -131,5 +133,85 @@ TEST_CASE("a call without elements between two that depend on each other") {
     call(between, out, count, second, 1);
     rank.synchronize();
     CHECK(countDifferent(copyToHost(out), input) == 0);
+  });
+}
+
+// More pieces of a block than slots, a ragged end; fewer pieces than blocks; whole ones only; a stage with room for the
+// shortest pieces only.
+CollectiveCase const addedRagged{.ranks = 3, .counts = {401, 5}, .blocks = 2, .threads = 32, .root = 1};
+CollectiveCase const addedFew{.ranks = 4, .counts = {97, 1}, .blocks = 3, .threads = 40, .root = 3};
+CollectiveCase const addedWhole{.ranks = 2, .counts = {384, 0, 128}, .blocks = 2, .threads = 32, .overlap = true};
+CollectiveCase const addedShifted{
+    .ranks = 3, .counts = {290}, .blocks = 1, .threads = 40, .inPlace = true, .offset = 1, .root = 2};
+CollectiveCase const addedNarrow{.ranks = 3, .counts = {200}, .blocks = 1, .threads = 32, .regionBytes = 256};
+
+TEST_CASE("added up from rank to rank") {
+  explored<Added<>, std::uint32_t>(addedRagged);
+  explored<Added<>, std::uint32_t>(addedFew);
+  explored<Added<2>, std::uint32_t>(addedWhole);
+  explored<Added<>, std::uint32_t>(addedShifted);
+  explored<Reduce<Chain, StagePieces<2, 512>, Sum>, std::uint32_t>(addedNarrow);
+  explored<Added<0, Max>, float>(addedRagged);
+  explored<Added<0, Avg>, float>(addedFew);
+  // Pieces as long as their slots, which end with a thread's first access of two.
+  explored<Reduce<Chain, StagePieces<2, 512>, Sum>, std::uint32_t>(
+      {.ranks = 3, .counts = {1536}, .blocks = 2, .threads = 32});
+  explored<Added<>, std::uint32_t>({.ranks = 1, .counts = {300}, .blocks = 2, .threads = 32}, 1);
+}
+
+// Who begins the chain is done first, and stores into the stages of ranks that still read theirs, if nothing holds it.
+struct BetweenStages {
+  MSCCLPP_DEVICE void operator()(std::uint32_t const* in, std::uint32_t* out, std::size_t count, int root,
+                                 DeviceTeam const& team) const {
+    using Swap = AllGather<OneExchange, MemoryTransport<1>>;
+    auto const ranks = static_cast<std::size_t>(team.size);
+    auto* const sum = out + 2 * ranks * count;
+    Swap{team}(thisGrid(), View{in, count}, View{out, ranks * count});
+    thisBlock().sync();
+    Added<>{team}(thisGrid(), View{in, count}, sum, root);
+    thisBlock().sync();
+    Swap{team}(thisGrid(), View{in, count}, View{out + ranks * count, ranks * count});
+  }
+};
+
+TEST_CASE("between collectives through the same stage") {
+  for (std::size_t const count : {20, 90}) {  // one piece, three pieces
+    for (int const root : {0, 2}) {
+      everySchedule(3, [&](Rank& rank) {
+        auto const ranks = static_cast<std::size_t>(rank.size);
+        Team const team(rank.communicator,
+                        merge(Added<>::requirement(3, 1, 64), MemoryTransport<1>::requirement(1, 64, 3)));
+        Buffers<std::uint32_t> inputs;
+        for (int r = 0; r < rank.size; ++r) inputs.push_back(randomInput<std::uint32_t>(4, r, count));
+        GpuBuffer<std::uint32_t> const in(rank.device, count);
+        GpuBuffer<std::uint32_t> const out(rank.device, (2 * ranks + 1) * count);
+        out.fill(0);
+        copyToDevice(in, std::span<std::uint32_t const>(inputs[static_cast<std::size_t>(rank.rank)]));
+        launch(rank.stream, {.blocks = 1, .threads = 64}, BetweenStages{}, in.data(), out.data(), count, root,
+               team.deviceHandle());
+        rank.synchronize();
+        auto expected = concatenate(inputs);
+        auto const once = expected;
+        expected.insert(expected.end(), once.begin(), once.end());
+        auto sum = Meaning<Added<>>::result(inputs, rank.rank, root);
+        sum.resize(count);
+        expected.insert(expected.end(), sum.begin(), sum.end());
+        CHECK(countDifferent(copyToHost(out), expected) == 0);
+      });
+    }
+  }
+}
+
+TEST_CASE("a stage that is too small is refused") {
+  forEachRank(2, [](Rank& rank) {
+    Team const team(rank.communicator, {.blocks = 1, .stageBytes = 128});
+    GpuBuffer<std::uint32_t> const data(rank.device, 64);
+    launch(rank.stream, {.blocks = 1, .threads = 32}, CollectiveKernel<Added<>, std::uint32_t>{}, data.data(),
+           data.data(), std::size_t{64}, 0, team.deviceHandle());
+    auto const text = reportOf(rank);
+    CAPTURE(text);
+    CHECK(contains(text, "256"));
+    CHECK(contains(text, "128"));
+    rank.communicator.bootstrap()->barrier();
   });
 }

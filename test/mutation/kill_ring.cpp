@@ -10,7 +10,7 @@ using namespace mscclpp_test;
 
 namespace {
 
-using Short = RingPieces<2, 128>;
+using Short = StagePieces<2, 128>;
 template <int Ranks = 0, class Op = Sum>
 using Around = AllReduce<Ring, Short, Op, Ranks>;
 
@@ -49,7 +49,7 @@ TEST_CASE("around the ring") {
   explored<Around<0, Max>, float>(ragged);
   explored<Around<0, Avg>, float>(few);
   // Pieces as long as their slots, which end with a thread's first access of two.
-  explored<AllReduce<Ring, RingPieces<2, 512>, Sum>, std::uint32_t>(
+  explored<AllReduce<Ring, StagePieces<2, 512>, Sum>, std::uint32_t>(
       {.ranks = 3, .counts = {1536}, .blocks = 2, .threads = 32});
   explored<Around<>, std::uint32_t>({.ranks = 1, .counts = {300}, .blocks = 2, .threads = 32}, 1);
 }

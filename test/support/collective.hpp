@@ -65,25 +65,29 @@ struct Meaning<AllReduce<S, Tr, Op, R, A>> {
     return reduced<Op, A>(in);
   }
 };
-// Each share in the order of the ring, from its own rank on, rounded from rank to rank.
+// From rank `first` to its neighbours, in element i, rounded from rank to rank.
+template <class Op, class A, class T>
+T reducedInTurn(Buffers<T> const& in, std::size_t first, std::size_t i) {
+  using Acc = std::conditional_t<std::is_void_v<A>, DefaultAccumulator<T>, A>;
+  auto const ranks = in.size();
+  auto total = convertNumber<Acc>(in[first % ranks][i]);
+  for (std::size_t step = 1; step < ranks; ++step) {
+    auto const own = convertNumber<Acc>(in[(first + step) % ranks][i]);
+    total = Op{}(convertNumber<Acc>(convertNumber<T>(total)), own);
+  }
+  return convertNumber<T>(Op{}.finish(total, static_cast<int>(ranks)));
+}
+// Each share in the order of the ring, from its own rank on.
 template <class Tr, class Op, int R, class A>
 struct Meaning<AllReduce<Ring, Tr, Op, R, A>> {
   static constexpr bool wholeIn = false, wholeOut = false;
   template <class T>
   static std::vector<T> result(Buffers<T> const& in, int, int) {
-    using Acc = std::conditional_t<std::is_void_v<A>, DefaultAccumulator<T>, A>;
     auto const ranks = in.size();
     std::vector<T> out(in[0].size());
     for (std::size_t owner = 0; owner < ranks; ++owner) {
       auto const share = shareOf<T>(out.size(), static_cast<unsigned>(ranks), static_cast<unsigned>(owner));
-      for (std::size_t i = share.first; i < share.first + share.count; ++i) {
-        auto total = convertNumber<Acc>(in[owner][i]);
-        for (std::size_t step = 1; step < ranks; ++step) {
-          auto const own = convertNumber<Acc>(in[(owner + step) % ranks][i]);
-          total = Op{}(convertNumber<Acc>(convertNumber<T>(total)), own);
-        }
-        out[i] = convertNumber<T>(Op{}.finish(total, static_cast<int>(ranks)));
-      }
+      for (std::size_t i = share.first; i < share.first + share.count; ++i) out[i] = reducedInTurn<Op, A>(in, owner, i);
     }
     return out;
   }
@@ -146,6 +150,20 @@ struct Meaning<Reduce<S, Tr, Op, R, A>> {
   template <class T>
   static std::vector<T> result(Buffers<T> const& in, int rank, int root) {
     return rank == root ? reduced<Op, A>(in) : std::vector<T>();
+  }
+};
+
+// From the root's successor on.
+template <class Tr, class Op, int R, class A>
+struct Meaning<Reduce<Chain, Tr, Op, R, A>> {
+  static constexpr bool wholeIn = false, wholeOut = false;
+  template <class T>
+  static std::vector<T> result(Buffers<T> const& in, int rank, int root) {
+    std::vector<T> out(rank == root ? in[0].size() : 0);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = reducedInTurn<Op, A>(in, static_cast<std::size_t>(root) + 1, i);
+    }
+    return out;
   }
 };
 

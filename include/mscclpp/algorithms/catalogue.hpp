@@ -7,7 +7,7 @@
 //   memory memory_wide    one exchange through the stage, with more or fewer payloads a thread
 //   push push_bulk        straight into the peers' outputs, which are symmetric, by stores or bulk copies
 //   pull pull_wide        straight from the peers' inputs, which are symmetric
-//   chain                 broadcast from rank to rank in pieces, into symmetric outputs
+//   chain                 from rank to rank in pieces: broadcast into symmetric outputs, reduce through the stage
 //   push (of a reduce)    contributions through the stage, results straight into the root's output, which is symmetric
 //   nvls_packet           packets that the switch hands to all
 //   nvls nvls_zero_copy   the switch reads and writes symmetric buffers
@@ -39,7 +39,8 @@ using ReduceCompositions = CompositionList<
 
 // Of one collective only.
 using BroadcastOnlyCompositions = CompositionList<Composition<"chain", Chain, PeerPieces<>>>;
-using ReduceOnlyCompositions = CompositionList<Composition<"push", TwoShotPush, MemoryTransport<8>>>;
+using ReduceOnlyCompositions =
+    CompositionList<Composition<"push", TwoShotPush, MemoryTransport<8>>, Composition<"chain", Chain, StagePieces<>>>;
 
 // All-reduce without copies; those with copies are in tuning.hpp.
 using AllReduceDirectCompositions =
@@ -59,6 +60,19 @@ using SwitchAllReduceCompositions =
                     Composition<"nvls_warp_pipeline", SwitchPipeline<WarpRoles>, SwitchStage<4>>,
                     Composition<"nvls_block_pipeline", SwitchPipeline<BlockRoles>, SwitchStage<4>>>;
 using SwitchReduceScatter = Composition<"nvls", Switch, SwitchMemory<4>>;
+
+// Whether it combines contributions in rank order and rounds once, so that bits depend on nothing else. From neighbour
+// to neighbour the order depends on root or share, and sums are rounded on each link; a switch has an order of its own.
+template <class Schedule>
+inline constexpr bool combinesInRankOrder = true;
+template <>
+inline constexpr bool combinesInRankOrder<Chain> = false;
+template <>
+inline constexpr bool combinesInRankOrder<Ring> = false;
+template <>
+inline constexpr bool combinesInRankOrder<Switch> = false;
+template <class Roles>
+inline constexpr bool combinesInRankOrder<SwitchPipeline<Roles>> = false;
 
 namespace impl {
 
@@ -90,6 +104,8 @@ struct LaunchHabit<PeerMemory<Unroll>> {
 };
 template <unsigned Unroll, unsigned Piece>
 struct LaunchHabit<PeerPieces<Unroll, Piece>> : LaunchHabit<PeerMemory<Unroll>> {};
+template <unsigned Unroll, unsigned Piece>
+struct LaunchHabit<StagePieces<Unroll, Piece>> : LaunchHabit<PeerMemory<Unroll>> {};
 // Few threads keep the switch busy. None of these figures is measured.
 template <unsigned Unroll>
 struct LaunchHabit<SwitchMemory<Unroll>> {

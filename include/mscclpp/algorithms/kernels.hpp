@@ -35,7 +35,7 @@ template <class S, class Tr, class Op, int R, class A>
 inline constexpr bool needsInWindow<AllReduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
 template <class S, class Tr, class Op, int R, class A>
 inline constexpr bool needsOutWindow<AllReduce<S, Tr, Op, R, A>> =
-    DirectTransport<Tr> || RingTransport<Tr> || std::same_as<S, TwoShotPush>;
+    DirectTransport<Tr> || StagePieceTransport<Tr> || std::same_as<S, TwoShotPush>;
 template <class S, class Tr, class Op, int R, class A>
 inline constexpr bool needsInWindow<ReduceScatter<S, Tr, Op, R, A>> = DirectTransport<Tr>;
 template <class S, class Tr, class Op, int R, class A>

@@ -19,9 +19,11 @@
 // than the message once. Broadcast: with Push every rank but the root reads its share of the root's input and stores it
 // to all; with Chain the message goes from rank to rank in pieces, and `in` needs no symmetric memory. Reduce: every
 // rank but the root reduces a share and stores it to the root; with Pull it reads the others' inputs, with TwoShotPush
-// they store theirs into its workspace, and `in` needs no symmetric memory.
+// they store theirs into its workspace, and `in` needs no symmetric memory; with Chain sums go from rank to rank to the
+// root, in this order and rounded on each link, and neither buffer needs any.
 //
 //   Broadcast<Chain, PeerPieces<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
+//   Reduce<Chain, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, out, root);
 //   Reduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
 #pragma once
 
@@ -237,9 +239,19 @@ class Gather : public RowPerRank<Tr> {
 };
 
 template <class Schedule, class Tr, class Op, int Ranks = 0, class Acc = void>
-class Reduce : public RowPerRank<Tr> {
+class Reduce {
  public:
   MSCCLPP_DEVICE explicit Reduce(DeviceTeam const& team) : team_(team) {}
+
+  // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
+  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
+                                                            std::uint32_t threads) {
+    if constexpr (StagePieceTransport<Tr>) {
+      return Tr::requirement(blocks, threads, Schedule::rows(ranks));
+    } else {
+      return RowPerRank<Tr>::requirement(ranks, blocks, threads);
+    }
+  }
 
   template <BlockSet B, Input In, class T, class Epilogue = Identity>
   requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, T* out, int root,
@@ -248,6 +260,14 @@ class Reduce : public RowPerRank<Tr> {
     requireAligned(team_, viewOf(in).data, out);
     Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(
         team_, blocks, ReduceToRootPlan<SourceFor<T, In>>{sourceOf<T>(in), out, team_.rank, root}, epilogue);
+  }
+
+  template <BlockSet B, Input In, class T, class Epilogue = Identity>
+  requires StagePieceTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, T* out, int root,
+                                                                  Epilogue const& epilogue = {}) const {
+    check<In, T>(root);
+    requireAligned(team_, viewOf(in).data, out);
+    Schedule::template reduce<Tr, ReductionOf<T>>(team_, blocks, sourceOf<T>(in), out, root, epilogue);
   }
 
   template <BlockSet B, class T, class Epilogue = Identity>

@@ -42,6 +42,9 @@ struct CollectiveCall {
   bool symmetric = false;
   int root = 0;  // of broadcast, reduce, gather and scatter
   Extras extras{};
+  // Only algorithms that combine contributions as in rank order and round once: results have the same bits, whichever
+  // of them is chosen.
+  bool rankOrder = false;
 };
 
 class Algorithm {

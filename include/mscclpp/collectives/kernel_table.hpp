@@ -72,6 +72,7 @@ struct Kernel {
   bool outputWindow = false;     // writes the peers' output
   bool multicast = false;        // goes through the switch between the devices, by multicast addresses
   bool inPlace = true;           // input and output may be one buffer, in the collective's own way
+  bool rankOrder = true;         // contributions are combined as in rank order, and rounded once
   bool packets = false;          // data comes with its flags
   bool overlaps = false;         // may be launched while the kernel ahead still runs, and waits for it itself
   unsigned minThreads = 1;       // per block

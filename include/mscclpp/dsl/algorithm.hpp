@@ -111,6 +111,9 @@ std::shared_ptr<Algorithm const> algorithmOf(ExecutionPlan const& of,
              std::to_string(communicator.size());
     }
     if (call.blocks != 0 || call.threads != 0) return "its blocks and threads are the program's; leave them 0";
+    if (call.rankOrder && call.op != ReduceOp::none) {
+      return "it combines in the order of its steps; `rankOrder` of the call asks for the bits of rank order";
+    }
     if ((inWindow || outWindow) && !call.symmetric) {
       return "its ranks touch each other's buffers; make `symmetric` calls";
     }

@@ -13,7 +13,7 @@
 // Without copies, where buffers lie in symmetric memory (device/symmetric_view.hpp):
 //
 //   AllReduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
-//   AllReduce<Ring, RingPieces<>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
+//   AllReduce<Ring, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
 //   AllReduce<Pull, PeerMemory<2>, Sum>{team}(thisGrid(), SymmetricView<T>(...), SymmetricView<T>(...));
 //   AllReduce<Switch, SwitchMemory<4>, Sum>{team}(thisGrid(), SymmetricView<T>(...), SymmetricView<T>(...));
 //
@@ -65,7 +65,7 @@ class AllReduce {
 
   // The output is symmetric, and peers store into it.
   template <BlockSet B, Input In, class T, class Epilogue = Identity>
-  requires(SessionTransport<Tr> || RingTransport<Tr>) MSCCLPP_DEVICE void operator()(
+  requires(SessionTransport<Tr> || StagePieceTransport<Tr>) MSCCLPP_DEVICE void operator()(
       B const& blocks, In const& in, SymmetricView<T> const& out, Epilogue const& epilogue = {}) const {
     out.check(team_.watch, team_.size);
     check(in, out.own());
@@ -95,7 +95,7 @@ class AllReduce {
   // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
                                                             std::uint32_t threads) {
-    if constexpr (SessionTransport<Tr> || RingTransport<Tr>) {
+    if constexpr (SessionTransport<Tr> || StagePieceTransport<Tr>) {
       return Tr::requirement(blocks, threads, Schedule::rows(ranks));
     } else {
       return Tr::requirement(blocks, threads, 0);

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From rank to rank, in pieces: each rank stores what has come into its own output into the next rank's, while the rest
-// is still on its way. Every link carries the message once; the time until the last rank has its first piece grows with
-// the team. Called through Broadcast<Chain, PeerPieces<>>.
+// From rank to rank, in pieces, while the rest is still on its way. Every link carries the message once; the time until
+// the last rank has its first piece grows with the team. Called through Broadcast<Chain, PeerPieces<>> and
+// Reduce<Chain, StagePieces<>, Op>.
+//
+// Broadcast: each rank stores what has come into its own output into the next rank's. Reduce: from the root's successor
+// to the root, each rank adds its own part to what has come into its stage and stores that into the next rank's, so
+// sums are rounded to the element type on each link; neither buffer needs symmetric memory.
 //
 // Block b moves pieces b, b + blocks, ... on every rank, so it waits for block b of its neighbour only, and each of its
 // pieces is a round: the epochs of the call's pieces follow each other, and a signal tells how many have come. All
-// ranks meet at the begin, when everybody's output is free, and none waits at the end: a rank returns when its last
-// piece has come and gone on. Costs a meeting and a signal for each piece.
+// ranks meet at the begin, when everybody's output and stage are free. Broadcast has no meeting at the end: a rank
+// returns when its last piece has come and gone on. Reduce has one, since its neighbours' neighbours may still read
+// their stages, which the next collective writes. Costs the meetings and a signal for each piece, and with Reduce
+// another one, which tells that a slot of the stage is free again.
 #pragma once
 
 #include <cstdint>
 
+#include "mscclpp/algorithms/prologue.hpp"
+#include "mscclpp/algorithms/reduction.hpp"
 #include "mscclpp/algorithms/transport/peer_pieces.hpp"
+#include "mscclpp/algorithms/transport/stage_pieces.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/bits.hpp"
 #include "mscclpp/device/copy.hpp"
@@ -71,8 +80,74 @@ struct Chain {
     }
   }
 
+  // Rows of a half of the stage, for Reduce.
+  MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t) { return slots / 2; }
+
+  // Everybody's `in` becomes the root's `out`; the others' is not touched.
+  template <StagePieceTransport Tr, class R, BlockSet B, ElementSource S, class T, class Epilogue>
+  MSCCLPP_DEVICE static void reduce(DeviceTeam const& team, B const& blocks, S const& in, T* out, int root,
+                                    Epilogue const& epilogue) {
+    if (in.count == 0) return;
+    auto const room = team.layout.stageSlice / rows(0) / 128 * 128;
+    require(room != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), team.layout.stageSlice,
+            std::uint64_t{128} * rows(0));
+    Pieces const pieces(in.bytes(), blocks, team.size, minimum<std::uint32_t>(Tr::piece, room));
+    auto const first = readEpoch(team, blocks) + 1;
+    auto const end = first + pieces.count();
+    publishPhase(team, blocks, 0, first);
+    commitEpoch(team, blocks, end);
+    awaitPhase(team, blocks, 0, first);
+
+    bool const receives = team.rank != (root + 1) % team.size;
+    bool const sends = team.rank != root;
+    int const next = team.peerAt(1, team.size);
+    int const previous = team.peerAt(team.size - 1, team.size);
+    auto const group = blocks.block();
+    bool const leads = group.rank() == 0;
+    auto const block = blocks.blockRank();
+    auto const stage = [&](int rank, std::uint64_t piece) {
+      auto const slot = static_cast<std::uint32_t>(piece % slots);
+      auto const slice = (slot % 2 * team.layout.blocks + block) * std::uint64_t{team.layout.stageSlice};
+      return reinterpret_cast<Payload<4>*>(team.workspace(rank) + team.layout.stage + slice + slot / 2 * room);
+    };
+    for (std::uint64_t piece = 0; piece < pieces.count(); ++piece) {
+      auto const at = pieces.first(piece) / sizeof(T);
+      auto const part = in.part(at, pieces.bytes(piece) / sizeof(T));
+      if (leads && receives) awaitSignal(team, pieceCame, block, previous, first + piece);
+      if (leads && sends && piece >= slots) awaitSignal(team, pieceTaken, block, next, first + piece - slots);
+      group.sync();
+      auto const* const come = receives ? stage(team.rank, piece) : nullptr;
+      if (sends) {
+        auto* const to = stage(next, piece);
+        addToPiece<Tr::unroll, R>(group, part, come, [&](std::uint32_t offset, auto const& totals) {
+          to[offset / 16] = R::template narrow<4>(totals);
+        });
+      } else {
+        PayloadWriter<T, 4, 16> const writer(View<T>{out + at, part.count});
+        auto const window = writer.window(0);
+        addToPiece<Tr::unroll, R>(group, part, come, [&](std::uint32_t offset, auto totals) {
+          R::finish(totals, team.size);
+          writer.write(window, offset, R::template conclude<4>(epilogue, totals, at + offset / sizeof(T)));
+        });
+      }
+      group.sync();
+      if (!leads) continue;
+      fence<Order::acquireRelease, Scope::system>();  // one for both
+      if (sends) store<Order::relaxed, Scope::system>(team.signal(next, pieceCame, block, team.rank), first + piece);
+      if (receives) {
+        store<Order::relaxed, Scope::system>(team.signal(previous, pieceTaken, block, team.rank), first + piece);
+      }
+    }
+    publishPhase(team, blocks, 0, end);
+    awaitPhase(team, blocks, 0, end);
+  }
+
  private:
-  static constexpr unsigned pieceCame = 1;  // of the phases; its word holds the epoch of the newest piece
+  // Of the phases; their words hold the epoch of the newest piece.
+  static constexpr unsigned pieceCame = 1;
+  static constexpr unsigned pieceTaken = 2;
+  // Of a rank's stage, in both halves by turns.
+  static constexpr std::uint32_t slots = 4;
 
   // A message in pieces that the blocks take in turn: all have as many, the last of them shorter or empty.
   class Pieces {

@@ -4,7 +4,7 @@
 // each rank adds its own part to what comes and hands it on; whoever completes a share starts it on the second turn,
 // from output to output.
 //
-//   AllReduce<Ring, RingPieces<>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(window, offset, n));
+//   AllReduce<Ring, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(window, offset, n));
 //
 // 2(n-1)/n of the message leaves each rank, all of it to one neighbour: for machines whose links are no switch but go
 // from one device to the next, or share a bus. Where all pairs have links of their own, TwoShotPush has two steps where
@@ -24,7 +24,7 @@
 #include "mscclpp/algorithms/prologue.hpp"
 #include "mscclpp/algorithms/reduction.hpp"
 #include "mscclpp/algorithms/schedule/shares.hpp"
-#include "mscclpp/algorithms/transport/peer_pieces.hpp"
+#include "mscclpp/algorithms/transport/stage_pieces.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/epoch.hpp"
@@ -34,34 +34,11 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-// Pieces of at most `Piece` bytes; Unroll accesses of 16 bytes a thread are in flight together.
-template <unsigned Unroll = 4, unsigned Piece = 65536>
-struct RingPieces {
-  static_assert(Piece != 0 && Piece % 128 == 0);
-  static constexpr unsigned unroll = Unroll;
-  static constexpr unsigned piece = Piece;
-  static constexpr unsigned granule = 16;
-
-  // `rows`: pieces that may lie in a block's stage.
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t, std::uint32_t rows) {
-    return {blocks, 0, 0, std::uint64_t{rows} * Piece};
-  }
-};
-
-template <class T>
-concept RingTransport = requires {
-  { T::piece } -> std::convertible_to<unsigned>;
-  { T::unroll } -> std::convertible_to<unsigned>;
-  { T::requirement(1u, 1u, 1u) } -> std::same_as<layout::WorkspaceRequirement>;
-}
-&&!requires { T::sharedBytes; };
-static_assert(RingTransport<RingPieces<>>);
-
 struct Ring {
   // Rows of the stage: one per rank.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return ranks; }
 
-  template <RingTransport Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
+  template <StagePieceTransport Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, SymmetricView<T> const& out,
                                  Epilogue const& epilogue) {
     if (in.count == 0) return;
@@ -174,34 +151,10 @@ struct Ring {
     }
 
    private:
-    // emit(offset, totals) for this thread's payloads of the piece: this rank's part, behind what came where there is
-    // such.
     template <class Emit>
     MSCCLPP_DEVICE void combine(int share, std::uint64_t at, Payload<4> const* come, Emit const& emit) const {
-      auto const bytes = bytesAt(share, at);
-      auto const part = in.part(static_cast<std::size_t>(elementAt(share, at)), bytes / sizeof(T));
-      auto const reader = readerOf<4, 16>(part);
-      auto const window = reader.window(0);
-      auto const group = blocks.block();
-      auto const step = group.size() * 16;
-      for (std::uint32_t from = group.rank() * 16; from < bytes; from += U * step) {
-        Payload<4> own[U], others[U];
-        MSCCLPP_UNROLL
-        for (unsigned u = 0; u < U; ++u) {
-          auto const offset = from + u * step;
-          if (offset >= bytes) continue;
-          own[u] = reader.read(window, offset);
-          if (come != nullptr) others[u] = come[offset / 16];
-        }
-        MSCCLPP_UNROLL
-        for (unsigned u = 0; u < U; ++u) {
-          auto const offset = from + u * step;
-          if (offset >= bytes) continue;
-          auto totals = R::widen(own[u]);
-          if (come != nullptr) totals = map(R::widen(others[u]), totals, typename R::Operation{});
-          emit(offset, totals);
-        }
-      }
+      auto const part = in.part(static_cast<std::size_t>(elementAt(share, at)), bytesAt(share, at) / sizeof(T));
+      addToPiece<U, R>(blocks.block(), part, come, emit);
     }
   };
 };

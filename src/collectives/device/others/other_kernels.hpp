@@ -34,6 +34,12 @@ LaunchShape shapeOf(std::uint32_t ranks, std::uint64_t bytes, std::uint32_t maxB
   return shapeFor<Tr>(Shares ? (bytes + ranks - 1) / ranks : bytes, maxBlocks);
 }
 
+// Whether the bits of such a reduction are those of rank order; integers wrap around in any order.
+template <class Schedule, class T>
+constexpr bool inRankOrder(ReduceOp op) {
+  return combinesInRankOrder<Schedule> || op == ReduceOp::none || (std::is_integral_v<T> && op != ReduceOp::avg);
+}
+
 template <class Composed, class C, class T, bool Shares = false>
 void add(KernelTable& table, Collective collective, ReduceOp op, int ranks) {
   using Tr = typename C::Transport;
@@ -44,6 +50,7 @@ void add(KernelTable& table, Collective collective, ReduceOp op, int ranks) {
     kernel.shape = &shapeOf<Tr, Shares>;
     kernel.inputWindow = needsInWindow<Composed>;
     kernel.outputWindow = needsOutWindow<Composed>;
+    kernel.rankOrder = inRankOrder<typename C::Schedule, T>(op);
     // Peers would write what is still to be read.
     bool const exchanged = collective == Collective::allToAll || collective == Collective::scatter;
     kernel.inPlace = !kernel.outputWindow || !exchanged;
@@ -85,8 +92,12 @@ void addReductions(KernelTable& table) {
     add<Reduce<S, Tr, Op, Ranks>, C, T, direct>(table, Collective::reduce, reduceOpOf<Op>(), Ranks);
   });
   ReduceOnlyCompositions::forEach([&]<class C>() {
-    add<Reduce<typename C::Schedule, typename C::Transport, Op, Ranks>, C, T, true>(table, Collective::reduce,
-                                                                                    reduceOpOf<Op>(), Ranks);
+    using S = typename C::Schedule;
+    constexpr bool toSuccessor = std::same_as<S, Chain>;
+    if constexpr (Ranks == 0 || !toSuccessor) {
+      add<Reduce<S, typename C::Transport, Op, Ranks>, C, T, !toSuccessor>(table, Collective::reduce, reduceOpOf<Op>(),
+                                                                           Ranks);
+    }
   });
   AllReduceDirectCompositions::forEach([&]<class C>() {
     add<AllReduce<typename C::Schedule, typename C::Transport, Op, Ranks>, C, T, true>(table, Collective::allReduce,

@@ -35,6 +35,7 @@ void addSwitchAllReduce(KernelTable& table) {
     kernel.shape = &pipelineShape<Roles, Tr>;
     kernel.minThreads = Roles::leastThreads;
     kernel.minBlocks = Roles::leastBlocks;
+    kernel.rankOrder = inRankOrder<typename C::Schedule, T>(reduceOpOf<Op>());
     table.add({kernelDevice, Collective::allReduce, std::string(C::name), dataTypeOf<T>(), reduceOpOf<Op>(), 0},
               kernel);
   }
