@@ -246,3 +246,11 @@ TEST_CASE("the model chooses where the library's table was not measured") {
   auto const measured = preferredAlgorithms(requestOf(Collective::allGather, 4 << 20, 4));
   CHECK(measured.front() == "ll128");
 }
+
+TEST_CASE("a large reduce of buffers that are not symmetric goes from rank to rank") {
+  auto const order = preferredAlgorithms(requestOf(Collective::reduce, 64 << 20, 4));
+  auto const place = [&](std::string_view name) { return std::find(order.begin(), order.end(), name); };
+  REQUIRE(place("chain") != order.end());
+  CHECK(place("pull") < place("chain"));
+  CHECK(place("chain") < place("memory"));
+}

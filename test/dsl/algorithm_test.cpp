@@ -168,6 +168,9 @@ TEST_CASE("calls that do not fit are refused with the reason") {
     call.blocks = 3;
     CHECK(contains(refusalOf(rank, *two, call), "leave them 0"));
     call = right;
+    call.rankOrder = true;
+    CHECK(contains(refusalOf(rank, *two, call), "in the order of its steps"));
+    call = right;
     call.outBytes = 128;
     CHECK(contains(refusalOf(rank, *two, call), "256 bytes of output"));
   });
