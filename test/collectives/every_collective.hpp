@@ -22,9 +22,10 @@ class Exchange {
  public:
   using T = float;
 
-  // `separate`: not in place. All ranks' buffers are of one size, as `symmetric` asks.
+  // `separate`: not in place. All ranks' buffers are of one size, as `symmetric` asks. `inTurn`: a reduction adds from
+  // the root's successor to the root.
   Exchange(Communicator const& communicator, Collective collective, std::size_t count, int root, bool separate,
-           std::uint64_t seed)
+           std::uint64_t seed, bool inTurn)
       : rank_(static_cast<std::size_t>(communicator.rank())) {
     auto const ranks = static_cast<std::size_t>(communicator.size());
     bool const gathers = collective == Collective::allGather || collective == Collective::gather;
@@ -48,9 +49,8 @@ class Exchange {
     }
     last_ = separate ? in_ + inCount_ : 8 + larger;
     copyToDevice(memory_, std::span<T const>(inputs[rank_]), in_);
+    if (inTurn) std::rotate(inputs.begin(), inputs.begin() + (root + 1) % communicator.size(), inputs.end());
     expected_ = expectedOf(collective, inputs, count, root);
-    std::rotate(inputs.begin(), inputs.begin() + (root + 1) % communicator.size(), inputs.end());
-    if (!expected_.empty()) expectedFromRoot_ = reduceInRankOrder<float, Sum>(inputs);
     call_ = {.in = memory_.data() + in_,
              .out = memory_.data() + out_,
              .inBytes = inCount_ * sizeof(T),
@@ -66,15 +66,13 @@ class Exchange {
     return result;
   }
 
-  // Elements of the output that are wrong, and of what lies around both buffers. `fromRoot`: a reduction is added up
-  // from rank to rank, from the root's successor on.
-  std::size_t wrong(bool fromRoot = false) const {
-    auto const& expected = fromRoot ? expectedFromRoot_ : expected_;
+  // Elements of the output that are wrong, and of what lies around both buffers.
+  std::size_t wrong() const {
     auto const all = copyToHost(memory_);
     auto const at = [&](std::size_t index) { return all.begin() + static_cast<std::ptrdiff_t>(index); };
     std::size_t result = 0;
-    if (!expected.empty()) {
-      result += countDifferent(std::vector<T>(at(out_), at(out_ + outCount_)), expected);
+    if (!expected_.empty()) {
+      result += countDifferent(std::vector<T>(at(out_), at(out_ + outCount_)), expected_);
     }
     T guard;
     std::memset(&guard, 0x5a, sizeof guard);
@@ -134,7 +132,6 @@ class Exchange {
   std::size_t last_ = 0;
   GpuBuffer<T> memory_;
   std::vector<T> expected_;
-  std::vector<T> expectedFromRoot_;
   CollectiveCall call_;
 };
 
@@ -160,7 +157,8 @@ inline void checkEveryCollective(DeviceKind kind, int ranks, std::vector<std::si
               if (hasRoot(collective) && symmetric && !separate) continue;
               // A message has buffers of its own.
               if (collective == Collective::sendRecv && !separate) continue;
-              Exchange const exchange(communicator, collective, count, root, separate, seed);
+              bool const inTurn = collective == Collective::reduce && name == "chain";
+              Exchange const exchange(communicator, collective, count, root, separate, seed, inTurn);
               auto const call = exchange.call(symmetric);
               if (!name.empty() && !algorithms.at(collective, name)->refusal(communicator, call).empty()) continue;
               if (name.empty()) {
@@ -169,9 +167,8 @@ inline void checkEveryCollective(DeviceKind kind, int ranks, std::vector<std::si
                 algorithms.at(collective, name)->execute(communicator, stream, call);
               }
               communicator.synchronize(stream);
-              bool const fromRoot = collective == Collective::reduce && name == "chain";
-              CHECK_MESSAGE(exchange.wrong(fromRoot) == 0, nameOf(collective), " ", name.empty() ? "chosen" : name,
-                            " count ", count, separate ? " apart" : " in place", " root ", root);
+              CHECK_MESSAGE(exchange.wrong() == 0, nameOf(collective), " ", name.empty() ? "chosen" : name, " count ",
+                            count, separate ? " apart" : " in place", " root ", root);
               ran.insert(std::string(nameOf(collective)) + "/" + name);
               communicator.bootstrap()->barrier();
             }

@@ -29,7 +29,6 @@ std::string devicesOf(int rank) {
 VerbsOptions optionsOf(int rank) {
   VerbsOptions options;
   options.devices = devicesOf(rank);
-  // Long, since a software device on a busy machine may stay silent for some seconds.
   options.timeout = std::chrono::seconds(10);
   return options;
 }

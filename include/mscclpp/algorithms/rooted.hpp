@@ -5,7 +5,7 @@
 //   Broadcast  the root's `in` becomes everybody's `out`
 //   Scatter    part p of the root's `in` becomes `out` of rank p
 //   Gather     `in` of rank r becomes part r of the root's `out`
-//   Reduce     everybody's `in`, combined in rank order, becomes the root's `out`
+//   Reduce     everybody's `in`, combined in rank order (Chain, Switch: another), becomes the root's `out`
 //
 //   Broadcast<OneExchange, PacketTransport<LL16>>{team}(thisGrid(), View{x, n}, View{y, n}, root);
 //   Broadcast<Push, PeerMemory<>>{team}(thisGrid(), SymmetricView<T>(in...), SymmetricView<T>(out...), root);
