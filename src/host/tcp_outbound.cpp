@@ -24,6 +24,8 @@ constexpr std::uint64_t stepBytes = std::uint64_t{8} << 20;
 // Below this a copy costs less than what the kernel does to avoid it.
 constexpr std::uint64_t leastZeroCopyBytes = std::uint64_t{64} << 10;
 
+constexpr char const* closedByPeer = "it closed the connection";
+
 }  // namespace
 
 TcpOutbound::TcpOutbound(std::vector<FileHandle> lanes, bool zeroCopy, std::chrono::nanoseconds limit)
@@ -148,7 +150,7 @@ std::string TcpOutbound::send(Lane& lane, std::uint64_t& budget, bool& moved) {
         if ((flags & MSG_ZEROCOPY) != 0) lane.zeroCopy = false;
         continue;
       }
-      return std::strerror(errno);
+      return socketFailure(errno);
     }
     moved = true;
     auto rest = static_cast<std::uint64_t>(sent);
@@ -173,9 +175,9 @@ std::string TcpOutbound::receive(Lane& lane, bool& moved) {
     auto const got = ::recv(lane.socket.get(), room.data(), room.size(), MSG_DONTWAIT);
     if (got < 0) {
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {};
-      return std::strerror(errno);
+      return socketFailure(errno);
     }
-    if (got == 0) return "it closed the connection";
+    if (got == 0) return closedByPeer;
     lane.answered += static_cast<std::size_t>(got);
     if (lane.answered < sizeof lane.answer) continue;
     lane.answered = 0;
@@ -184,11 +186,17 @@ std::string TcpOutbound::receive(Lane& lane, bool& moved) {
       return "it answered with what is no message of the TCP transport";
     }
     if (lane.answer.refusal != TcpRefusal::none) {
+      refused_ = true;
       return fmt::format("it refused a post: {}", nameOf(lane.answer.refusal));
     }
     for (; lane.done < lane.answer.frames; ++lane.done, --lane.unsent) lane.frames.pop_front();
     moved = true;
   }
+}
+
+std::string TcpOutbound::socketFailure(int error) {
+  if (error == ETIMEDOUT) timedOut_ = true;  // the kernel counts too, and may be the first
+  return error == EPIPE ? closedByPeer : std::strerror(error);
 }
 
 void TcpOutbound::drainNotices(Lane& lane) {
@@ -224,20 +232,25 @@ void TcpOutbound::complete() {
 std::string TcpOutbound::step() {
   if (idle()) return {};
   bool moved = false;
+  std::string failure;
   std::uint64_t budget = stepBytes;
-  for (bool more = true; more && budget > 0;) {
+  for (bool more = true; more && budget > 0 && failure.empty();) {
     while (cut()) {
     }
     auto const before = budget;
     for (auto& lane : lanes_) {
-      if (auto reason = send(lane, budget, moved); !reason.empty()) return reason;
+      if (failure.empty()) failure = send(lane, budget, moved);
     }
     more = budget != before;
   }
+  // All lanes, also after a failure: a refusal says more than that the peer has closed another lane since.
   for (auto& lane : lanes_) {
-    if (auto reason = receive(lane, moved); !reason.empty()) return reason;
+    auto said = receive(lane, moved);
+    if (refused_) return said;
+    if (failure.empty()) failure = std::move(said);
     if (lane.zeroCopy) drainNotices(lane);
   }
+  if (!failure.empty()) return failure;
   complete();
   if (silence_.step(moved) >= silence_.limit() && !idle()) {
     timedOut_ = true;

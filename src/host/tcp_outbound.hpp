@@ -83,6 +83,7 @@ class TcpOutbound {
   void push(Lane& lane, TcpFrame const& header, std::byte const* payload, StagingSlot* slot);
   std::string send(Lane& lane, std::uint64_t& budget, bool& moved);
   std::string receive(Lane& lane, bool& moved);
+  std::string socketFailure(int error);
   void drainNotices(Lane& lane);
   void complete();
 
@@ -95,6 +96,7 @@ class TcpOutbound {
   std::uint64_t completed_ = 0;
   Silence silence_;
   bool timedOut_ = false;
+  bool refused_ = false;  // the peer has said that it will not do a post
 };
 
 }  // namespace mscclpp

@@ -2,8 +2,10 @@
 #include "../../src/host/tcp_transport.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 
 #include "../../src/host/tcp_frame.hpp"
+#include "../../src/host/tcp_outbound.hpp"
 #include "../../src/host/tcp_service.hpp"
 #include "transport_pair.hpp"
 
@@ -188,6 +190,55 @@ TEST_CASE("Impossible options are refused") {
   options = loopback();
   options.interfaceName = "nothere0";
   CHECK(mentions(errorOf([&] { makeTcpTransport(options); }), "no usable network interface \"nothere0\""));
+}
+
+// ---- the sending end
+// ------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A sender with two lanes and a post, and the peer's ends of the lanes.
+struct Sender {
+  std::array<std::byte, 64> bytes{};
+  std::array<FileHandle, 2> peer;
+  TcpOutbound out;
+
+  Sender() : out(lanes(peer), false, std::chrono::seconds(30)) {
+    out.write(7, 0, bytes.data(), bytes.size(), pairDevice, false);
+  }
+
+  static std::vector<FileHandle> lanes(std::array<FileHandle, 2>& peer) {
+    std::vector<FileHandle> own;
+    for (auto& theirs : peer) {
+      std::array<int, 2> ends{};
+      REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0);
+      own.emplace_back(ends[0]);
+      theirs = FileHandle(ends[1]);
+    }
+    return own;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A peer that closes before a frame is sent is told of by that name") {
+  Sender sender;
+  for (auto& lane : sender.peer) lane.reset();
+  CHECK(sender.out.step() == "it closed the connection");
+  CHECK_FALSE(sender.out.timedOut());
+}
+
+TEST_CASE("A refusal in one lane is told, though the peer has closed both since") {
+  for (std::size_t const refusing : {0, 1}) {
+    CAPTURE(refusing);
+    Sender sender;
+    TcpAnswer const answer{tcpFrameMagic, TcpRefusal::outOfRange, 0};
+    auto const sent = ::send(sender.peer[refusing].get(), &answer, sizeof answer, 0);
+    REQUIRE(sent == static_cast<ssize_t>(sizeof answer));
+    for (auto& lane : sender.peer) lane.reset();
+    auto const reason = sender.out.step();
+    CHECK_MESSAGE(reason.starts_with("it refused a post: "), reason);
+  }
 }
 
 // ---- frames
