@@ -16,8 +16,8 @@ constexpr std::uint64_t mebi = 1024 * kibi;
 
 // Up to so many bytes from one rank to another, these algorithms, the best first. As measured on 4 H200
 // (bench/results), but for scatter by copy engines, which is as all-to-all, and reduce by chain, which loads the links
-// as broadcast does and goes before `memory` only, where buffers are not symmetric; what is not built, or refuses the
-// call, is passed over. Elsewhere the cost model decides.
+// as broadcast by chain does and took as long on 2; what is not built, or refuses the call, is passed over. Elsewhere
+// the cost model decides.
 struct Range {
   std::uint64_t upTo;
   std::vector<std::string_view> names;
@@ -38,8 +38,8 @@ std::vector<Range> ranges(Collective collective) {
       return {{8 * kibi, {"ll8", "ll128", "ll16"}},
               {256 * kibi, {"ll128", "ll16"}},
               {4 * mebi, {"pull", "memory"}},
-              {512 * mebi, {"pull", "chain", "memory"}},
-              {unlimited, {"push", "pull", "chain", "memory"}}};
+              {128 * mebi, {"pull", "chain", "memory"}},
+              {unlimited, {"chain", "push", "pull", "memory"}}};
     case Collective::broadcast:
       return {{8 * kibi, {"ll8", "ll128", "ll16"}},
               {256 * kibi, {"ll128", "ll16"}},
