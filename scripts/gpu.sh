@@ -96,8 +96,9 @@ if [ "$test" = yes ]; then
     [ ${#programs[@]} -gt 0 ] || die "no CUDA test program was built"
     sanitize_failed=0
     for program in "${programs[@]}"; do
-      # Checked kernels run many times slower, and so do the waits of one rank for another.
-      if MSCCLPP_KERNEL_TIMEOUT=120 MSCCLPP_TIMEOUT=240 timeout --kill-after=10 300 \
+      # Checked kernels run many times slower, and so do the waits of one rank for another; at times one kernel has a GPU
+      # for itself, so ranks share none.
+      if MSCCLPP_TEST_SHARE_GPUS=OFF MSCCLPP_KERNEL_TIMEOUT=120 MSCCLPP_TIMEOUT=240 timeout --kill-after=10 300 \
         compute-sanitizer --tool memcheck --require-cuda-init=no --error-exitcode 99 "$program" >"$program.memcheck" 2>&1; then
         printf 'clean   %s\n' "${program##*/}"
       else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Two ranks: rank 0 puts 1 KiB into rank 1's memory and signals; rank 1 waits and finds it there. Compiled by nvcc it
-// runs on two GPUs, by any other C++20 compiler on two simulated ones.
+// runs on two GPUs, or both ranks on the only one; by any other C++20 compiler on two simulated ones.
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
@@ -61,7 +61,7 @@ void runRank(Communicator& communicator) {
 
 int main() {
   try {
-    runRanks(kernelDevice, 2, runRank);
+    runRanks(devicesInTurn(kernelDevice, 2), runRank);
   } catch (std::exception const& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -158,6 +158,10 @@ void runRank(Communicator& communicator) {
 }  // namespace
 
 int main() {
+  if (Device::count(kernelDevice) < 2) {
+    std::printf("left out: needs two devices\n");
+    return 0;
+  }
   try {
     // Pairs exchange at the end.
     runRanks(kernelDevice, Device::count(kernelDevice) >= 4 ? 4 : 2, runRank);

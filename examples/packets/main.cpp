@@ -74,7 +74,7 @@ void runRank(Communicator& communicator) {
 
 int main() {
   try {
-    runRanks(kernelDevice, 2, runRank);
+    runRanks(devicesInTurn(kernelDevice, 2), runRank);
   } catch (std::exception const& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

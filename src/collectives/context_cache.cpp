@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <set>
 #include <string>
 
 #include "host/format.hpp"
@@ -17,9 +16,14 @@ namespace {
 // Multiprocessors of the GPU that the largest default grid was chosen for.
 constexpr std::uint64_t tunedMultiprocessors = 132;
 
-std::uint32_t largestGrid(Device device) {
+std::uint32_t largestGrid(Device device, unsigned ranksPerDevice) {
   // On simulated GPUs threads are the cost: as few as leave room for several blocks to get into each other's way.
   if (device.kind == DeviceKind::sim) return 4;
+  // The grids of all ranks must be there at once: a block for each multiprocessor fits, whatever the kernel.
+  if (ranksPerDevice > 1) {
+    auto const all = static_cast<unsigned>(device.properties().multiprocessors);
+    return std::clamp(all / ranksPerDevice, 1u, maxAllReduceBlocks);
+  }
   auto const blocks = maxAllReduceBlocks * static_cast<std::uint64_t>(device.properties().multiprocessors);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks / tunedMultiprocessors, 1, maxAllReduceBlocks));
 }
@@ -46,26 +50,26 @@ ContextCache::ContextCache(Communicator const& communicator)
     std::uint64_t maxBlocks;
     std::uint64_t multicast;
     char device[112];
-    char busId[32];
   };
   Own own{};
   own.wholeLines = communicator.linesArriveWhole() ? 1 : 0;
-  own.maxBlocks = largestGrid(communicator.device());
+  int const sharing = communicator.ranksPerDevice();
+  own.maxBlocks = largestGrid(communicator.device(), static_cast<unsigned>(sharing));
   communicator.device().properties().name.copy(own.device, sizeof own.device - 1);
   facts_.maxBlocks = static_cast<std::uint32_t>(own.maxBlocks);
   facts_.device = own.device;
   facts_.noMulticast = whyNoMulticast(communicator.device());
   own.multicast = facts_.noMulticast.empty() ? 1 : 0;
-  communicator.device().properties().busId.copy(own.busId, sizeof own.busId - 1);
-  std::set<std::string> gpus;
+  if (sharing > 1) {
+    if (facts_.noMulticast.empty()) facts_.noMulticast = "ranks share a GPU, which takes part once only";
+    facts_.device.clear();  // no profile was tuned for that
+  }
   for (auto const& other : gather(*communicator.bootstrap(), own)) {
     facts_.wholeLines = facts_.wholeLines && other.wholeLines != 0;
     facts_.maxBlocks = std::min(facts_.maxBlocks, static_cast<std::uint32_t>(other.maxBlocks));
     if (other.multicast == 0 && facts_.noMulticast.empty()) {
       facts_.noMulticast = "not every rank's device can take part; see isNvlsSupported() on each";
     }
-    bool const again = other.busId[0] != 0 && !gpus.insert(other.busId).second;
-    if (again && facts_.noMulticast.empty()) facts_.noMulticast = "ranks share a GPU, which takes part once only";
     if (std::strncmp(own.device, other.device, sizeof own.device) != 0) facts_.device.clear();
   }
 }

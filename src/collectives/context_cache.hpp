@@ -28,7 +28,7 @@ namespace mscclpp::collectives_impl {
 struct SharedFacts {
   bool wholeLines = true;       // all links of all ranks
   std::uint32_t maxBlocks = 1;  // that the default launch shapes use
-  std::string device;           // product name; empty where the ranks' differ
+  std::string device;           // product name; empty where the ranks' differ, or ranks share one
   std::string noMulticast;      // why the ranks cannot go through a switch; empty where they can
 };
 

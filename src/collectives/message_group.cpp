@@ -95,8 +95,9 @@ void MessageGroup::start(int blocks, int threads) {
       sends += round.hasSend(peer) ? 1 : 0;
       recvs += round.hasRecv(peer) ? 1 : 0;
     }
-    auto shape = messageLaunchShape(*kernel, std::max(sends, recvs), layout.lanes, largest,
-                                    static_cast<std::uint32_t>(links_.device().properties().multiprocessors));
+    auto shape = messageLaunchShape(
+        *kernel, std::max(sends, recvs), layout.lanes, largest,
+        static_cast<std::uint32_t>(links_.device().properties().multiprocessors / links_.ranksPerDevice()));
     if (blocks != 0) shape.blocks = static_cast<unsigned>(blocks);
     if (threads != 0) shape.threads = static_cast<unsigned>(threads);
     shape.overlapPrevious = kernel->overlaps;

@@ -44,6 +44,15 @@ Communicator::Impl::Impl(std::shared_ptr<Bootstrap> with, Device on)
 
 Communicator::Impl::~Impl() { machine.releaseHost(watch); }
 
+bool Communicator::Impl::sameDevice(int one, int other) const {
+  auto const& a = peer(one);
+  auto const& b = peer(other);
+  if (a.hostIdentity != b.hostIdentity) return false;
+  // Processes may number the devices differently.
+  if (a.busId[0] != 0 || b.busId[0] != 0) return std::strncmp(a.busId, b.busId, sizeof a.busId) == 0;
+  return a.process == b.process && a.ordinal == b.ordinal;
+}
+
 void Communicator::Impl::checkPeer(std::string_view operation, int of) const {
   if (of < 0 || of >= size()) {
     fail(ErrorCode::invalidUsage, "rank {}: {} names rank {}, but ranks are 0 to {}", rank(), operation, of,
@@ -108,6 +117,16 @@ bool Communicator::reaches(int peer) const {
   impl_->checkPeer("reaches", peer);
   auto const& self = impl_->peer(rank());
   return impl_->sameHost(peer) && impl_->peer(peer).node == self.node;
+}
+
+int Communicator::ranksPerDevice() const {
+  int most = 1;
+  for (int one = 0; one < size(); ++one) {
+    int sharing = 0;
+    for (int other = 0; other < size(); ++other) sharing += impl_->sameDevice(one, other) ? 1 : 0;
+    most = std::max(most, sharing);
+  }
+  return most;
 }
 
 bool Communicator::linesArriveWhole(int peer) const {

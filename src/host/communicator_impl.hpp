@@ -39,6 +39,7 @@ struct Communicator::Impl {
   PeerInfo const& peer(int of) const { return peers[static_cast<std::size_t>(of)]; }
   bool sameProcess(int of) const { return peer(of).process == peer(rank()).process; }
   bool sameHost(int of) const { return peer(of).hostIdentity == peer(rank()).hostIdentity; }
+  bool sameDevice(int one, int other) const;
   // Throws invalidUsage naming the operation where there is no such other rank.
   void checkPeer(std::string_view operation, int of) const;
   void checkOwn(std::string_view operation, RegisteredMemory const& memory) const;

@@ -164,7 +164,7 @@ class CudaRuntime final : public Runtime {
     return base;
   }
 
-  void release(void* base) noexcept override {
+  void giveBack(void* base) noexcept override {
     try {
       if (base == nullptr || releaseMapping(base)) return;
       DeviceScope const scope(std::max(deviceFor(base), 0));
@@ -183,7 +183,7 @@ class CudaRuntime final : public Runtime {
     return base;
   }
 
-  void releaseHost(void* base) noexcept override {
+  void giveBackHost(void* base) noexcept override {
     if (base == nullptr) return;
     if (auto const code = cudaFreeHost(base); code != cudaSuccess) {
       (void)cudaGetLastError();

@@ -128,12 +128,9 @@ MulticastWindow::MulticastWindow(Communicator const& communicator, std::vector<M
         fail(ErrorCode::unsupported, "rank {}: rank {} is on another host; a multicast window's ranks share one host",
              self, member);
       }
-      auto const& peer = shared->peer(member);
-      bool const sameDevice = device.kind == DeviceKind::cuda && member != self &&
-                              std::strncmp(peer.busId, shared->peer(self).busId, sizeof peer.busId) == 0;
-      if (sameDevice) {
+      if (member != self && shared->sameDevice(member, self)) {
         fail(ErrorCode::unsupported, "rank {}: rank {} uses the same GPU {}; a multicast window takes each device once",
-             self, member, peer.busId);
+             self, member, shared->peer(member).busId);
       }
     }
     memory_ = device.runtime().multicast(device.ordinal);

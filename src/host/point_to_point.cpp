@@ -30,7 +30,8 @@ void check(int self, layout::PointToPointRequirement const& need) {
   refuse("lanes", need.lanes, 1, 1024);
   refuse("slots", need.slots, 1, 1024);
   if (!std::has_single_bit(need.slots)) {
-    fail(ErrorCode::invalidUsage, "rank {}: PointToPoint with slots = {}; a power of two is possible", self, need.slots);
+    fail(ErrorCode::invalidUsage, "rank {}: PointToPoint with slots = {}; a power of two is possible", self,
+         need.slots);
   }
   refuse("stageBytes", need.stageBytes, 1, layout::maxSliceBytes);
   refuse("packetBytes", need.packetBytes, 1, layout::maxSliceBytes / 4);
@@ -52,7 +53,8 @@ void compare(int self, int peer, Proposal const& mine, Proposal const& theirs) {
 }  // namespace
 
 PointToPoint::PointToPoint(Communicator const& communicator, layout::PointToPointRequirement const& requirement,
-                           std::vector<int> ranks) {
+                           std::vector<int> ranks)
+    : ranksPerDevice_(communicator.ranksPerDevice()) {
   auto const& shared = *communicator.impl_;
   int const self = communicator.rank();
   Members const members("PointToPoint", shared, ranks);

@@ -7,11 +7,13 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/local_bootstrap.hpp"
+#include "mscclpp/host/runtime.hpp"
 
 namespace mscclpp {
 
@@ -27,6 +29,27 @@ bool isConsequence(std::exception_ptr const& failure) {
     return false;
   }
 }
+
+// While ranks share devices, memory that one of them releases goes when all have ended: a GPU gives memory back when
+// its kernels have ended, of which one may wait for the rank that releases.
+class ReleasesHeld {
+ public:
+  explicit ReleasesHeld(std::span<Device const> devices) {
+    std::set<int> once;  // all ranks' devices are of one kind
+    for (auto const& device : devices) once.insert(device.ordinal);
+    if (once.size() == devices.size()) return;
+    machine_ = &devices.front().runtime();
+    machine_->holdReleases();
+  }
+  ~ReleasesHeld() {
+    if (machine_ != nullptr) machine_->resumeReleases();
+  }
+  ReleasesHeld(ReleasesHeld const&) = delete;
+  ReleasesHeld& operator=(ReleasesHeld const&) = delete;
+
+ private:
+  Runtime* machine_ = nullptr;
+};
 
 }  // namespace
 
@@ -63,6 +86,7 @@ void runRanks(std::span<Device const> devices, std::function<void(Communicator&)
                                                        nameOf(device.kind), device.ordinal, count));
     }
   }
+  ReleasesHeld const held(devices);
   auto bootstraps = LocalBootstrap::create(ranks);
   std::mutex mutex;
   std::vector<Communicator*> communicators(static_cast<std::size_t>(ranks), nullptr);

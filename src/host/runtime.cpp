@@ -5,6 +5,7 @@
 
 #include <map>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -72,6 +73,43 @@ class Registry {
 };
 
 }  // namespace
+
+bool Runtime::held(std::vector<void*>& list, void* base) noexcept {
+  std::lock_guard const lock(holdMutex_);
+  if (holds_ == 0) return false;
+  try {
+    list.push_back(base);
+    return true;
+  } catch (std::bad_alloc const&) {
+    return false;
+  }
+}
+
+void Runtime::release(void* base) noexcept {
+  if (!held(held_, base)) giveBack(base);
+}
+
+void Runtime::releaseHost(void* base) noexcept {
+  if (!held(heldHost_, base)) giveBackHost(base);
+}
+
+void Runtime::holdReleases() {
+  std::lock_guard const lock(holdMutex_);
+  ++holds_;
+}
+
+void Runtime::resumeReleases() noexcept {
+  std::vector<void*> device;
+  std::vector<void*> host;
+  {
+    std::lock_guard const lock(holdMutex_);
+    if (--holds_ != 0) return;
+    device.swap(held_);
+    host.swap(heldHost_);
+  }
+  for (void* const base : device) giveBack(base);
+  for (void* const base : host) giveBackHost(base);
+}
 
 bool Runtime::multicastSupported(int, std::string& why) const {
   why = fmt::format("{} devices have no multicast memory", nameOf(kind()));

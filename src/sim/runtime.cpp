@@ -92,9 +92,9 @@ class SimRuntime final : public Runtime {
     machine().checkDevice(device, "allocate");
     return machine().allocate(device, bytes);
   }
-  void release(void* base) noexcept override { machine().release(base); }
+  void giveBack(void* base) noexcept override { machine().release(base); }
   void* allocateHost(std::size_t bytes) override { return machine().allocate(hostMemory, bytes); }
-  void releaseHost(void* base) noexcept override { machine().release(base); }
+  void giveBackHost(void* base) noexcept override { machine().release(base); }
   Allocation allocationOf(void const* pointer) const override { return machine().heap().allocationOf(pointer); }
 
   std::optional<IpcHandle> exportIpc(Allocation const&) override { return std::nullopt; }

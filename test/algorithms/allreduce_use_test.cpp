@@ -51,6 +51,7 @@ TEST_CASE("collectives follow each other in one kernel, launches differ in their
     for (unsigned blocks : {1u, 6u, 2u, 5u, 1u, 3u}) {
       CAPTURE(blocks);
       out.fill(0);
+      rank.meet();
       launch(rank.stream, {.blocks = blocks, .threads = 96}, ChainKernel{}, in.data(), out.data(), count,
              team.deviceHandle());
       rank.synchronize();
@@ -98,6 +99,7 @@ TEST_CASE("the epilogue runs in registers, with the index of its elements") {
     copyToDevice(added, std::span<float const>(residual));
     auto const totals = reduceInRankOrder<float, Sum>(inputs);
     for (bool twoShot : {false, true}) {
+      rank.meet();
       launch(rank.stream, {.blocks = 2, .threads = 128}, EpilogueKernel{0.5f}, in.data(), out.data(), added.data(),
              count, twoShot, team.deviceHandle());
       rank.synchronize();

@@ -87,8 +87,10 @@ TEST_CASE("all-gather: every rank has every part") {
       auto const mine = randomInput<std::uint8_t>(1, rank.rank, bytes);
       auto* const data = reinterpret_cast<std::uint8_t*>(team.data());
       copyToDevice(rank.device, data + bytes * static_cast<std::size_t>(rank.rank), std::span(mine));
+      rank.meet();
       for (int launches = 0; launches < 2; ++launches) {
         launch(rank.stream, {.blocks = 3, .threads = 64}, GatherKernel{}, team.deviceHandle(), bytes, 2u);
+        rank.pace();
       }
       rank.synchronize();
       std::vector<std::uint8_t> result(bytes * size), expected;
@@ -120,8 +122,10 @@ TEST_CASE_TEMPLATE("all-reduce: the sum of all ranks, again and again", T, std::
       }
       auto* const data = reinterpret_cast<T*>(team.data());
       copyToDevice(rank.device, data, std::span<T const>(input));
+      rank.meet();
       launch(rank.stream, {.blocks = 2, .threads = 64}, ReduceKernel<T, Sum>{}, team.deviceHandle(), count, 2u,
              std::uint64_t{0});
+      rank.pace();
       launch(rank.stream, {.blocks = 1, .threads = 96}, ReduceKernel<T, Sum>{}, team.deviceHandle(), count, 1u,
              usualMessageBytes);
       rank.synchronize();
@@ -164,6 +168,7 @@ TEST_CASE("all-to-all: parts of one size, also in place") {
         }
         copyToDevice(in, std::span<std::uint16_t const>(input));
         auto const& target = call % 2 == 0 ? out : in;
+        rank.meet();
         launch(rank.stream, {.blocks = call < 2 ? 3u : 1u, .threads = 64}, AllToAllKernel{}, team.deviceHandle(),
                in.data(), target.data(), each);
         rank.synchronize();
@@ -200,6 +205,7 @@ TEST_CASE("all-to-all: parts of different sizes, some empty") {
     auto const in = onDevice(input);
     GpuBuffer<std::uint16_t> const out(rank.device, expected.size() + 1);
     auto const ic = onDevice(inCounts), io = onDevice(inOffsets), oc = onDevice(outCounts), oo = onDevice(outOffsets);
+    rank.meet();
     launch(rank.stream, {.blocks = 2, .threads = 96}, VariableAllToAllKernel{}, team.deviceHandle(), in.data(),
            VariableParts{ic.data(), io.data(), largest}, out.data(), VariableParts{oc.data(), oo.data(), largest});
     rank.synchronize();

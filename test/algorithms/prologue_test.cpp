@@ -17,8 +17,6 @@ void checkPrologue(CollectiveCase const& test) {
   forEachRank(test.ranks, [&](Rank& rank) { checkPrologueRank<Collective, In, T>(rank, test); }, {.seed = test.seed});
 }
 
-std::vector<std::size_t> const raggedCounts{1, 0, 7, 8, 61, 479, 1000};
-
 template <class Collective, class In, class T>
 void everyCase(bool rooted) {
   checkPrologue<Collective, In, T>({.counts = raggedCounts, .root = rooted ? 2 : 0});

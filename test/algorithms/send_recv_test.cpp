@@ -48,10 +48,14 @@ TEST_CASE("random patterns of messages, one kernel after the other") {
       for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         auto const pattern = MessagePattern::random(rank.size, seed, sizes);
         calls.push_back(std::make_unique<MessageBuffers>(rank, pattern, seed, seed % 2 == 0 ? 3 : 0));
+      }
+      rank.meet();
+      for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         // Ranks may launch different grids.
         auto const blocks = 2u + static_cast<unsigned>((seed + static_cast<std::uint64_t>(rank.rank)) % 5);
-        startMessages<Format>(rank, links, *calls.back(), blocks, seed % 2 == 0 ? 64 : 32, seed > 2,
+        startMessages<Format>(rank, links, *calls[seed - 1], blocks, seed % 2 == 0 ? 64 : 32, seed > 2,
                               1 + static_cast<int>(seed % 2));
+        rank.pace();
       }
       rank.synchronize();
       for (auto const& call : calls) call->check();
@@ -100,6 +104,7 @@ TEST_CASE("round after round in one kernel, each with bytes of its own") {
         layout::Messages messages{};
         messages.addSend(1 - rank.rank, out.data() + skipped, words * 4);
         messages.addRecv(1 - rank.rank, in.data() + skipped, words * 4);
+        rank.meet();
         launch(rank.stream, {.blocks = 2, .threads = 128}, RoundsKernel{}, links.deviceHandle(), messages, rounds,
                wrong.data());
         rank.synchronize();

@@ -22,8 +22,6 @@ void check(CollectiveCase const& test) {
   }
 }
 
-std::vector<std::size_t> const raggedCounts{1, 0, 7, 8, 61, 479, 1000};
-
 // Every way to cut and place the elements. `threads`, `blocks`: the least that the schedule works with.
 template <class Collective, class T>
 void everyShape(unsigned threads = 32, unsigned blocks = 1, bool rooted = false) {

@@ -61,6 +61,7 @@ void checkAllReduces(DeviceKind kind, int ranks, std::vector<std::size_t> const&
           Sums<T, Op> sums(communicator, count, ++seed);
           auto const call = sums.call(inPlace);
           if (!algorithm->refusal(communicator, call).empty()) continue;
+          meetOnGpus(communicator);
           algorithm->execute(communicator, stream, call);
           communicator.synchronize(stream);
           CHECK_MESSAGE(sums.wrong(inPlace) == 0, algorithm->name(), " count ", count);
@@ -68,6 +69,7 @@ void checkAllReduces(DeviceKind kind, int ranks, std::vector<std::size_t> const&
           communicator.bootstrap()->barrier();
         }
         Sums<T, Op> sums(communicator, count, ++seed);
+        meetOnGpus(communicator);
         algorithms.execute(Collective::allReduce, communicator, stream, sums.call(inPlace));
         communicator.synchronize(stream);
         CHECK_MESSAGE(sums.wrong(inPlace) == 0, "chosen, count ", count);

@@ -11,8 +11,17 @@ TEST_CASE("every algorithm gives the right bits on GPUs") {
     MESSAGE("left out: there is no GPU, or this build has no kernels for it");
     return;
   }
-  int const ranks = std::min(4, Device::count(DeviceKind::cuda));
+  int const ranks = std::min(4, mostRanksOnGpus());
   checkAllReduces<float, Sum>(DeviceKind::cuda, ranks, {1, 7, 1000, 100'000, 3'000'001});
   checkAllReduces<BFloat16, Sum>(DeviceKind::cuda, ranks, {1, 501, 2'000'000});
   checkEveryCollective(DeviceKind::cuda, ranks, {1, 333, 100'000, 1'000'003});
+}
+
+TEST_CASE("with eight ranks as well") {
+  if (mostRanksOnGpus() < 8 || !KernelTable::instance().has(DeviceKind::cuda)) {
+    MESSAGE("left out: there is no GPU that ranks may share, or this build has no kernels for it");
+    return;
+  }
+  checkAllReduces<float, Sum>(DeviceKind::cuda, 8, {1, 1000, 200'001});
+  checkEveryCollective(DeviceKind::cuda, 8, {1, 333, 20'003});
 }

@@ -161,6 +161,7 @@ inline void checkEveryCollective(DeviceKind kind, int ranks, std::vector<std::si
               Exchange const exchange(communicator, collective, count, root, separate, seed, inTurn);
               auto const call = exchange.call(symmetric);
               if (!name.empty() && !algorithms.at(collective, name)->refusal(communicator, call).empty()) continue;
+              meetOnGpus(communicator);
               if (name.empty()) {
                 algorithms.execute(collective, communicator, stream, call);
               } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs one test body on every rank: fibers of the deterministic simulated machine, or a thread per GPU.
+// Runs one test body on every rank: fibers of the deterministic simulated machine, or threads with GPUs.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,8 +13,8 @@
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/stream.hpp"
+#include "support/gpus.hpp"
 #if MSCCLPP_HAS_SIM
 #include "mscclpp/sim/run.hpp"
 #include "mscclpp/sim/runtime.hpp"
@@ -27,8 +27,7 @@ using namespace mscclpp;
 inline void forEachRankOn(DeviceKind kind, int ranks, std::function<void(Communicator&)> const& body,
                           std::uint64_t seed = 1) {
   if (kind == DeviceKind::cuda) {
-    if (Device::count(kind) >= ranks) return runRanks(kind, ranks, body);
-    MESSAGE("left out: needs ", ranks, " GPUs");
+    if (hasGpus(ranks)) runOnGpus(ranks, body);
     return;
   }
 #if MSCCLPP_HAS_SIM

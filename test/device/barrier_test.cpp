@@ -80,6 +80,7 @@ TEST_CASE("the team barrier") {
                       rank.communicator.exchangeMemory(rank.communicator.registerMemory(inbox.data(), inbox.bytes()));
                   Inboxes inboxes{};
                   for (std::size_t r = 0; r < ranks; ++r) inboxes.of[r] = reinterpret_cast<unsigned*>(all[r].data());
+                  rank.meet();
                   launch(rank.stream, {.blocks = 3, .threads = 64}, TeamKernel{}, inboxes, wrong.data(),
                          team.deviceHandle());
                   rank.synchronize();

@@ -145,6 +145,7 @@ TEST_CASE("put, signal, wait: the data is there") {
                   auto const mine = randomInput<std::uint8_t>(seed, rank.rank, bytes);
                   auto const theirs = randomInput<std::uint8_t>(seed, 1 - rank.rank, bytes);
                   copyToDevice(pair.local, std::span<std::uint8_t const>(mine));
+                  rank.meet();
                   launch(rank.stream, {.blocks = 1, .threads = 64}, PutKernel{}, pair.channel.deviceHandle(), 13u, 5u,
                          900u);
                   rank.synchronize();
@@ -184,6 +185,7 @@ TEST_CASE_TEMPLATE("packets carry ragged data, round after round", P, LL8, LL16,
                   auto const mine = randomInput<std::uint8_t>(bytes, rank.rank, bytes);
                   auto const theirs = randomInput<std::uint8_t>(bytes, 1 - rank.rank, bytes);
                   copyToDevice(pair.local, std::span<std::uint8_t const>(mine));
+                  rank.meet();
                   launch(rank.stream, {.blocks = 1, .threads = 64}, PacketKernel<P>{}, pair.channel.deviceHandle(),
                          bytes, 6u, half);
                   rank.synchronize();
@@ -202,6 +204,7 @@ TEST_CASE("lines are whole also where the lanes of a warp come on different ways
     Pair pair(rank, 64, 1024);
     GpuBuffer<unsigned> wrong(rank.device, 32);
     std::uint32_t const rounds = rank.device.kind == DeviceKind::cuda ? 20'000 : 100;
+    rank.meet();
     launch(rank.stream, {.blocks = 1, .threads = 32}, DivergedLinesKernel{}, pair.channel.deviceHandle(), rounds,
            wrong.data());
     rank.synchronize();
@@ -214,6 +217,7 @@ TEST_CASE("each signal ends one wait") {
   forEachRank(2, [&](Rank& rank) {
     Pair pair(rank, 64, 64);
     GpuBuffer<unsigned> seen(rank.device, 2);
+    rank.meet();
     launch(rank.stream, {.blocks = 1, .threads = 32}, PollKernel{}, pair.channel.deviceHandle(), seen.data());
     rank.synchronize();
     CHECK(copyToHost(seen) == std::vector<unsigned>{1, 0});

@@ -123,9 +123,11 @@ TEST_CASE("collectives of one cluster, with its barrier between them") {
     for (int r = 0; r < ranks; ++r) inputs.push_back(randomInput<float>(3, r, n * 3));
     GpuBuffer<float> const x(rank.device, n * 3), part(rank.device, n), y(rank.device, n * 3);
     copyToDevice(x, std::span<float const>(inputs[static_cast<std::size_t>(rank.rank)]));
+    rank.meet();
     for (int i = 0; i < 3; ++i) {
       launch(rank.stream, {.blocks = blocks, .threads = threads, .clusterBlocks = blocks}, LayerKernel{}, x.data(),
              part.data(), y.data(), n, team.deviceHandle());
+      rank.pace();
     }
     rank.synchronize();
     CHECK(countDifferent(copyToHost(y), reduceInRankOrder<float, Sum>(inputs)) == 0);

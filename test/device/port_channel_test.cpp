@@ -100,6 +100,7 @@ TEST_CASE("put, signal, wait: the data is there") {
                     auto const theirs = randomInput<std::uint8_t>(seed, 1 - rank.rank, bytes);
                     copyToDevice(pair.local, std::span<std::uint8_t const>(mine));
                     pair.service.startProxy();
+                    rank.meet();
                     launch(rank.stream, {.blocks = 1, .threads = 64}, PutKernel{}, pair.channel.deviceHandle(),
                            static_cast<int>(form), 13u, 5u, 900u);
                     rank.synchronize();
@@ -143,10 +144,12 @@ TEST_CASE("rounds, past the end of the FIFO, with one proxy and with two") {
       Pair pair(rank, threads * 4, threads * 8, {.proxies = proxies, .fifoSize = 4});
       GpuBuffer<unsigned> wrong(rank.device, 1);
       pair.service.startProxy();
+      rank.meet();
       for (int launches = 0; launches < 2; ++launches) {
         launch(rank.stream, {.blocks = 1, .threads = threads}, RoundsKernel{}, pair.channel.deviceHandle(),
                reinterpret_cast<std::uint32_t*>(pair.local.data()), reinterpret_cast<std::uint32_t*>(pair.inbox.data()),
                11u, wrong.data());
+        rank.pace();
       }
       rank.synchronize();
       CHECK(copyToHost(wrong) == std::vector<unsigned>{0});
@@ -191,6 +194,7 @@ TEST_CASE("an all-gather: a channel to each peer, all through one service") {
     GpuBuffer<PortChannelDeviceHandle> const channels(rank.device, handles.size());
     copyToDevice(channels, std::span<PortChannelDeviceHandle const>(handles));
     service.startProxy();
+    rank.meet();
     launch(rank.stream, {.blocks = ranks - 1, .threads = 32}, AllPeersKernel{}, channels.data(), bytes, rank.rank);
     rank.synchronize();
     std::vector<std::uint8_t> expected;

@@ -79,6 +79,7 @@ TEST_CASE("the design document's kernels run as printed") {
       GpuBuffer<SmChannelDeviceHandle> handles(rank.device, 1);
       SmChannelDeviceHandle const handle(channel.deviceHandle());
       copyToDevice(handles, std::span<SmChannelDeviceHandle const>(&handle, 1));
+      rank.meet();
       if (packets) {
         launch(rank.stream, {.blocks = 1, .threads = 64}, &packetKernel, handles.data(), rank.rank, 3);
       } else {

@@ -127,9 +127,11 @@ void checkRankCalls(Rank& rank, dsl::Program const& program, RunCase const& test
     call.windows.emplace_back(rank.communicator, call.out.data(), call.out.bytes(), std::vector<int>{}, multicast);
     calls.push_back(std::move(call));
   }
+  rank.meet();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     auto const& call = calls[i];
     start(call.inAt, call.outAt, test.counts[i], call.windows[0], call.windows[program.inPlace ? 0 : 1]);
+    rank.pace();
   }
   rank.synchronize();
   for (std::size_t i = 0; i < calls.size(); ++i) {

@@ -86,9 +86,9 @@ class FakeRuntime final : public Runtime {
     blocks_[base] = {device, last, bytes * parts};
     return base;
   }
-  void release(void* base) noexcept override { unmap(base); }
+  void giveBack(void* base) noexcept override { unmap(base); }
   void* allocateHost(std::size_t bytes) override { return map(-1, -1, bytes); }
-  void releaseHost(void* base) noexcept override { unmap(base); }
+  void giveBackHost(void* base) noexcept override { unmap(base); }
 
   Allocation allocationOf(void const* pointer) const override {
     std::lock_guard const lock(mutex_);

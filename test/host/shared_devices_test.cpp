@@ -52,6 +52,50 @@ TEST_CASE("ranks that share a device reach each other") {
   CHECK(reached == std::array<int, 3>{3, 3, 3});
 }
 
+TEST_CASE("memory that a rank releases stays while ranks share a device, and no longer") {
+  auto& machine = FakeRuntime::instance();
+  auto const before = machine.liveBlocks();
+  for (bool const shared : {false, true}) {
+    std::array<Device, 2> const devices{Device{DeviceKind::sim, 0}, {DeviceKind::sim, shared ? 0 : 1}};
+    std::array<std::size_t, 2> released{};
+    runRanks(devices, [&](Communicator& communicator) {
+      // Both have what they keep, then both let go of 3 blocks.
+      communicator.bootstrap()->barrier();
+      auto const live = machine.liveBlocks();
+      communicator.bootstrap()->barrier();
+      {
+        DeviceMemory const one(communicator.device(), 64);
+        DeviceMemory const other(communicator.device(), 64);
+        auto* const host = machine.allocateHost(64);
+        machine.releaseHost(host);
+      }
+      communicator.bootstrap()->barrier();
+      released[static_cast<std::size_t>(communicator.rank())] = live + 6 - machine.liveBlocks();
+      communicator.bootstrap()->barrier();
+    });
+    std::size_t const expected = shared ? 0 : 6;
+    CHECK(released == std::array{expected, expected});
+    CHECK(machine.liveBlocks() == before);
+  }
+}
+
+TEST_CASE("how many ranks a device has") {
+  FakeRuntime::instance();
+  auto const most = [](std::vector<int> const& ordinals) {
+    std::vector<Device> devices;
+    for (int const ordinal : ordinals) devices.push_back({DeviceKind::sim, ordinal});
+    std::vector<int> seen(devices.size());
+    runRanks(devices, [&](Communicator& communicator) {
+      seen[static_cast<std::size_t>(communicator.rank())] = communicator.ranksPerDevice();
+    });
+    for (int const one : seen) CHECK(one == seen.front());
+    return seen.front();
+  };
+  CHECK(most({0, 1, 2}) == 1);
+  CHECK(most({3}) == 1);
+  CHECK(most({0, 1, 0, 1, 2, 1}) == 3);
+}
+
 TEST_CASE("devices that are not there are refused") {
   FakeRuntime::instance();
   int const count = Device::count(DeviceKind::sim);

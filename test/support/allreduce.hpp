@@ -56,6 +56,7 @@ void checkRank(Rank& rank, AllReduceCase const& test) {
     in.fill(0x5a);
     auto const& target = test.inPlace ? in : out;
     copyToDevice(in, std::span<T const>(inputs[static_cast<std::size_t>(rank.rank)]), test.offset);
+    rank.meet();
     launch(rank.stream, {.blocks = test.blocks, .threads = test.threads, .overlapPrevious = test.overlap},
            AllReduceKernel<Collective, T>{}, in.data() + test.offset, target.data() + test.offset, count,
            team.deviceHandle());

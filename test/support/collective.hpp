@@ -245,6 +245,7 @@ void checkCollectiveRank(Rank& rank, CollectiveCase const& test) {
     for (int again = 0; again < 2; ++again) call.seen.push_back(buffer());
     calls.push_back(std::move(call));
   }
+  rank.meet();
   for (auto const& call : calls) {
     auto const& inWindow = call.windows[0].deviceHandle();
     auto const& outWindow = test.inPlace ? inWindow : call.windows[1].deviceHandle();
@@ -261,9 +262,11 @@ void checkCollectiveRank(Rank& rank, CollectiveCase const& test) {
     for (auto const& seen : call.seen) {
       rank.stream.copy(call.in.data(), call.firstIn.data(), call.in.bytes());
       start();
+      rank.pace();
       // Only kernels that follow each other overlap.
       if (test.overlap && !test.inPlace) start();
       rank.stream.copy(seen.data(), target.data(), target.bytes());
+      rank.pace();
     }
   }
   rank.synchronize();
@@ -281,6 +284,19 @@ void checkCollective(CollectiveCase const& test) {
   if (!canRun(test.ranks)) return;
   forEachRank(test.ranks, [&](Rank& rank) { checkCollectiveRank<Collective, T>(rank, test); }, {.seed = test.seed});
 }
+
+// Several pieces of a block, the last ones short, empty for some blocks and shares.
+template <class Collective, class T = std::uint8_t>
+void checkPieces(std::vector<std::size_t> const& counts) {
+  for (int ranks : {1, 2, 3, 8}) {
+    checkCollective<Collective, T>(
+        {.ranks = ranks, .counts = counts, .blocks = 2, .threads = 64, .overlap = true, .root = ranks / 2});
+  }
+}
+
+inline std::vector<std::size_t> const raggedCounts{1, 0, 7, 8, 61, 479, 1000};
+// For simulated ranks.
+inline CollectiveCase const rack{.ranks = 72, .counts = {33}, .blocks = 1, .threads = 32, .root = 50};
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp_test

@@ -45,6 +45,7 @@ void checkEpilogueIndices() {
            {std::size_t{1}, std::size_t{4}, std::size_t{100}, std::size_t{130}, std::size_t{517}}) {
         GpuBuffer<float> const in(rank.device, count), out(rank.device, count);
         copyToDevice(in, std::span<float const>(std::vector<float>(count, 1.0f)));
+        rank.meet();
         launch(rank.stream, {.blocks = 2, .threads = 64}, BelowEnd<Collective>{}, static_cast<float const*>(in.data()),
                out.data(), count, DeviceTeam(team.deviceHandle()));
         rank.synchronize();

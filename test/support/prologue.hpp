@@ -116,6 +116,7 @@ void checkPrologueRank(Rank& rank, CollectiveCase const& test) {
       if constexpr (sizeof(In) == sizeof(T)) target = reinterpret_cast<T*>(in.data() + test.offset);
     }
     MemoryWindow const window(rank.communicator, out.data(), out.bytes());
+    rank.meet();
     launch(rank.stream, {.blocks = test.blocks, .threads = test.threads, .overlapPrevious = test.overlap},
            PreparedKernel<Collective, In, T>{}, in.data() + test.offset, inCount, pastEnd.data(), target, count,
            test.root, team.deviceHandle(), window.deviceHandle());

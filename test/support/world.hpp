@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Runs one test body on every rank, on the machine the test is compiled for: fibers of the deterministic simulated
-// machine, or a thread per GPU.
+// machine, or threads with a GPU each, which they share where there are too few.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,12 +15,11 @@
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/host/team.hpp"
 
-#if defined(__CUDACC__)
-#include "mscclpp/host/ranks.hpp"
-#else
+#if !defined(__CUDACC__)
 #include "mscclpp/sim/run.hpp"
 #include "mscclpp/sim/runtime.hpp"
 #endif
+#include "support/gpus.hpp"
 
 namespace mscclpp_test {
 
@@ -35,6 +34,15 @@ struct Rank {
   int size;
   Device device;
 
+  // See there.
+  void meet() const { meetOnGpus(communicator); }
+
+  // Ahead of a further kernel of this rank. Where ranks share a GPU, one that waits in its stream keeps another rank's
+  // from being started, now and then, so the one before must have ended.
+  void pace() const {
+    if (device.kind == DeviceKind::cuda && communicator.ranksPerDevice() > 1) stream.synchronize();
+  }
+
   // Ends when all ranks' kernels have, with their reports as an error.
   void synchronize() const {
     communicator.synchronize(stream);
@@ -47,13 +55,11 @@ struct WorldOptions {
   double preemption = 0.05;
 };
 
-// False, with a message, where this machine has fewer devices.
+// False, with a message, where this machine has too few devices.
 inline bool canRun(int ranks) {
 #if defined(__CUDACC__)
   REQUIRE_MESSAGE(Device::count(DeviceKind::cuda) > 0, "no GPU: this program is for machines that have one");
-  if (Device::count(DeviceKind::cuda) >= ranks) return true;
-  MESSAGE("left out: needs ", ranks, " GPUs");
-  return false;
+  return hasGpus(ranks);
 #else
   (void)ranks;
   return true;
@@ -68,7 +74,7 @@ inline void forEachRank(int ranks, std::function<void(Rank&)> const& body, World
   };
 #if defined(__CUDACC__)
   (void)options;
-  runRanks(DeviceKind::cuda, ranks, runRank);
+  runOnGpus(ranks, runRank);
 #else
   if (Device::count(DeviceKind::sim) < ranks) sim::install({.devices = ranks});
   sim::run({.ranks = ranks, .seed = options.seed, .preemption = options.preemption}, [&](sim::RankContext& context) {

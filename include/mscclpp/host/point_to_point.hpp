@@ -38,6 +38,8 @@ class PointToPoint {
   int rank() const noexcept { return handle_.rank; }
   int size() const noexcept { return handle_.size; }
   Device device() const noexcept { return memory_->device(); }
+  // As the communicator's, which grids of messages have to leave room for.
+  int ranksPerDevice() const noexcept { return ranksPerDevice_; }
   layout::PointToPointHandle const& deviceHandle() const noexcept { return handle_; }
 
   // Chunks of this rank's messages to `peer` that are in its rings and not taken. The kernels of both have ended.
@@ -47,6 +49,7 @@ class PointToPoint {
   std::unique_ptr<DeviceMemory> memory_;
   std::optional<MemoryWindow> window_;
   layout::PointToPointHandle handle_{};
+  int ranksPerDevice_ = 1;
 };
 
 }  // namespace mscclpp

@@ -19,11 +19,17 @@ namespace mscclpp {
 // consequences) is rethrown here. Throws invalidUsage for more ranks than devices.
 void runRanks(DeviceKind kind, int ranks, std::function<void(Communicator&)> const& rankMain);
 
-// The same with rank r on devices[r]. Ranks may share a device, to try code for many ranks on few: then the blocks of
-// all its ranks' kernels must fit on it at once, since they wait for each other, and between the first and the last of
-// the launches that do, no rank may call what waits for a device, such as a copy, an allocation or a release: meet at
-// the bootstrap's barrier ahead of them. No figure of speed follows from such a run. Throws invalidUsage for no
-// devices, and for one that is not there.
+// The same with rank r on devices[r]. Ranks may share a device, to try code for many ranks on few, correctness and not
+// speed:
+// - the blocks of all its ranks' kernels must fit on it at once, since they wait for each other; the collections of
+//   collectives/ see to that, with a block for each multiprocessor in all;
+// - nothing that waits for all work of a device may come between the first and the last launch of kernels that wait for
+//   each other. Memory that is released here stays until all ranks have returned for this reason;
+// - start the program with CUDA_MODULE_LOADING=EAGER, or CUDA may wait so when it loads a kernel at its first launch,
+//   and with CUDA_DEVICE_MAX_CONNECTIONS=32, or streams beyond the eighth take turns with others;
+// - a rank puts its next kernel into its stream when the one before has ended. With two in a stream, an H200 was seen
+//   now and then not to start another rank's kernel, for which the first one waited.
+// Throws invalidUsage for no devices, and for one that is not there.
 void runRanks(std::span<Device const> devices, std::function<void(Communicator&)> const& rankMain);
 
 // `ranks` devices of `kind`, each in turn: {0, 1, 0, 1} for 4 ranks on 2. Throws invalidUsage where there is none.

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -90,10 +91,14 @@ class Runtime {
 
   // Zero-filled device memory.
   virtual void* allocate(int device, std::size_t bytes, MemoryKind kind) = 0;
-  virtual void release(void* base) noexcept = 0;
+  void release(void* base) noexcept;
   // Memory that host and every device see at the same address; zero-filled.
   virtual void* allocateHost(std::size_t bytes) = 0;
-  virtual void releaseHost(void* base) noexcept = 0;
+  void releaseHost(void* base) noexcept;
+  // Between the two, memory that is released stays allocated; what was, goes with the last of several resumptions. A
+  // GPU gives memory back only when all its kernels have ended, which a rank that shares the GPU must not wait for.
+  void holdReleases();
+  void resumeReleases() noexcept;
   // The allocation that holds `pointer`, made by anyone in this process; throws invalidUsage for other memory.
   virtual Allocation allocationOf(void const* pointer) const = 0;
 
@@ -145,6 +150,16 @@ class Runtime {
   // Which of several hosts the device belongs to, as far as this machine makes hosts of its own; kernels reach no
   // memory of another.
   virtual int nodeOf(int device) const;
+
+ private:
+  virtual void giveBack(void* base) noexcept = 0;
+  virtual void giveBackHost(void* base) noexcept = 0;
+  bool held(std::vector<void*>& list, void* base) noexcept;
+
+  std::mutex holdMutex_;
+  int holds_ = 0;
+  std::vector<void*> held_;
+  std::vector<void*> heldHost_;
 };
 
 // The machine of that kind; throws unsupported, with what is missing, where this program has none.
