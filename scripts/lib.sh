@@ -33,13 +33,18 @@ gpu_architectures() {
   nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d ' .' | sort -u | sed 's/$/-real/' | paste -sd ';'
 }
 
+nvcc_path() { command -v nvcc || printf '%s\n' "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; }
+
 # Whether a CUDA toolkit may be used: there, and not hidden by MSCCLPP_USE_CUDA.
 have_cuda_toolkit() {
   case "${MSCCLPP_USE_CUDA:-AUTO}" in
     OFF | off | 0 | NO | no | FALSE | false | N | n) return 1 ;;
   esac
-  command -v nvcc >/dev/null || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]
+  [ -x "$(nvcc_path)" ]
 }
+
+# Whether nvcc of that toolkit has an option.
+nvcc_knows() { [[ $("$(nvcc_path)" --help) == *"$1"* ]]; }
 
 have_command() { command -v "$1" >/dev/null; }
 
