@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/device/data_type.hpp"
 
 namespace mscclpp::bench {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "mscclpp/collectives/collective.hpp"
-#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/stream.hpp"
 
 namespace mscclpp::bench {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "mscclpp/collectives/collective.hpp"
-#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/runtime.hpp"
 #include "usage.hpp"
 

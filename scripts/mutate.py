@@ -45,11 +45,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 FOLDERS = ("device", "algorithms")
 # And what proves programs right.
-FILES = ("dsl/demand.hpp", "dsl/knowledge.hpp", "dsl/memory_state.hpp", "dsl/verifier.hpp", "dsl/verifier_ends.hpp",
-         "dsl/verifier_moves.hpp")
+FILES = ("dsl/core/demand.hpp", "dsl/detail/verify/knowledge.hpp", "dsl/detail/verify/memory_state.hpp", "dsl/detail/verify/verifier.hpp", "dsl/detail/verify/verifier_ends.hpp",
+         "dsl/detail/verify/verifier_moves.hpp")
 # No synchronization and no bounds of memory: the choice by size, where every answer is correct, and arithmetic, whose
 # tests go through every code of every format.
-LEFT_OUT = {"algorithms/tuning.hpp", "device/number.hpp", "device/number_codec.hpp"}
+LEFT_OUT = {"algorithms/tuning.hpp", "device/number.hpp", "base/number_codec.hpp"}
 
 # Targets, the small ones first. Each is run only for the headers it includes, and first where FIRST says so: by the first
 # line whose text is part of "<path> <class>".

@@ -26,7 +26,7 @@
 #include <nlohmann/json.hpp>
 
 #include "crash_report.hpp"
-#include "hooks/tsan_hooks.hpp"
+#include "sim/hooks/tsan_hooks.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/check_program.hpp"
 #include "mscclpp/sim/explore.hpp"

@@ -25,7 +25,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/usage.hpp"
-#include "mscclpp/dsl/lower.hpp"
+#include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/runtime.hpp"

@@ -27,9 +27,9 @@
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launcher.hpp"
+#include "mscclpp/host/bootstrap/launcher.hpp"
 #include "mscclpp/host/multicast.hpp"
-#include "mscclpp/host/ranks.hpp"
+#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "options.hpp"
 #include "tune_search.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "mscclpp/dsl/program.hpp"
+#include "mscclpp/dsl/core/program.hpp"
 
 namespace mscclpp::tools {
 

@@ -14,12 +14,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "mscclpp/dsl/demand.hpp"
-#include "mscclpp/dsl/lower.hpp"
+#include "mscclpp/dsl/core/demand.hpp"
+#include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/multicast.hpp"
-#include "mscclpp/host/ranks.hpp"
+#include "mscclpp/host/bootstrap/ranks.hpp"
 
 namespace mscclpp::tools {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/dsl/execution_plan.hpp"
 
 namespace mscclpp::tools {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "dsl/plan_names.hpp"
-#include "mscclpp/dsl/describe.hpp"
+#include "mscclpp/dsl/core/describe.hpp"
 
 namespace mscclpp::tools {
 namespace {

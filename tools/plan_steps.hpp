@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/dsl/verify.hpp"
+#include "mscclpp/dsl/detail/verify/verify.hpp"
 
 namespace mscclpp::tools {
 

@@ -6,8 +6,8 @@
 #include <mutex>
 
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launch.hpp"
-#include "mscclpp/host/ranks.hpp"
+#include "mscclpp/launch/launch.hpp"
+#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/mscclpp.hpp"
 #include "over_ranks.hpp"

@@ -16,11 +16,11 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/sim/explore.hpp"
 

@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
 HEADERS = """#include "mscclpp/algorithms/catalogue.hpp"
-#include "mscclpp/algorithms/send_recv.hpp"
+#include "mscclpp/algorithms/collective/send_recv.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 using namespace mscclpp;
 """

@@ -22,7 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 SOURCE = """#include "dsl/programs.hpp"
 #include "mscclpp/dsl/kernel.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 using namespace mscclpp;
 void start(Stream const& stream, float const* in, float* out, layout::PlanHandle const& plan,
            layout::WindowHandle const& window) {

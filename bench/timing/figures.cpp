@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/mscclpp.hpp"
 #include "over_ranks.hpp"

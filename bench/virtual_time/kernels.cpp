@@ -3,8 +3,8 @@
 // The library's kernels for bfloat16, compiled with the checker's hooks, so that their plain accesses take time too.
 #include "kernels.hpp"
 
-#include "collectives/device/allreduce/allreduce_kernels.hpp"
-#include "collectives/device/others/other_kernels.hpp"
+#include "collectives/kernels/device/allreduce/allreduce_kernels.hpp"
+#include "collectives/kernels/device/others/other_kernels.hpp"
 
 namespace virtual_time {
 

@@ -11,8 +11,8 @@
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launch.hpp"
-#include "mscclpp/host/ranks.hpp"
+#include "mscclpp/launch/launch.hpp"
+#include "mscclpp/host/bootstrap/ranks.hpp"
 
 using namespace mscclpp;
 

@@ -12,9 +12,9 @@
 #include "mscclpp/dsl/plan_context.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/memory_window.hpp"
-#include "mscclpp/host/ranks.hpp"
+#include "mscclpp/host/bootstrap/ranks.hpp"
 
 using namespace mscclpp;
 

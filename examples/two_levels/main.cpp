@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/algorithms/hierarchical.hpp"
+#include "mscclpp/algorithms/collective/hierarchical.hpp"
 #include "mscclpp/host/hierarchy.hpp"
-#include "mscclpp/host/launch.hpp"
-#include "mscclpp/host/ranks.hpp"
+#include "mscclpp/launch/launch.hpp"
+#include "mscclpp/host/bootstrap/ranks.hpp"
 
 using namespace mscclpp;
 

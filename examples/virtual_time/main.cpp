@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <vector>
 
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/mscclpp.hpp"
 #include "mscclpp/sim/run.hpp"

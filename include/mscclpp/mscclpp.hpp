@@ -3,14 +3,14 @@
 // Everything a kernel needs: the device layer and the collectives. Host code adds the headers of host/ that it uses.
 #pragma once
 
-#include "mscclpp/algorithms/agree.hpp"
-#include "mscclpp/algorithms/allgather.hpp"
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
-#include "mscclpp/algorithms/alltoall.hpp"
+#include "mscclpp/algorithms/collective/agree.hpp"
+#include "mscclpp/algorithms/collective/allgather.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
+#include "mscclpp/algorithms/collective/alltoall.hpp"
 #include "mscclpp/algorithms/kernels.hpp"
-#include "mscclpp/algorithms/prologue.hpp"
-#include "mscclpp/algorithms/reduce_scatter.hpp"
-#include "mscclpp/algorithms/rooted.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
+#include "mscclpp/algorithms/collective/reduce_scatter.hpp"
+#include "mscclpp/algorithms/collective/rooted.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/bulk_copy.hpp"

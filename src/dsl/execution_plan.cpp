@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "dsl/start_plan.hpp"
-#include "host/json_place.hpp"
-#include "mscclpp/dsl/lower.hpp"
+#include "base/json_place.hpp"
+#include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 

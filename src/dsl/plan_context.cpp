@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "dsl/plan_ports.hpp"
-#include "host/format.hpp"
-#include "mscclpp/device/bits.hpp"
-#include "mscclpp/dsl/lower.hpp"
+#include "base/format.hpp"
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
 
 namespace mscclpp::dsl {

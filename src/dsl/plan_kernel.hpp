@@ -5,7 +5,7 @@
 
 #include "dsl/start_plan.hpp"
 #include "mscclpp/dsl/kernel.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 namespace mscclpp::dsl {
 inline namespace MSCCLPP_BACKEND {

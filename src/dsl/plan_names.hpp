@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "mscclpp/dsl/program.hpp"
+#include "mscclpp/dsl/core/program.hpp"
 
 namespace mscclpp::dsl {
 

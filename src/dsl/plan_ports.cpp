@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 
-#include "host/format.hpp"
+#include "base/format.hpp"
 
 namespace mscclpp::dsl {
 namespace {

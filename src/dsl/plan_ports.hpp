@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "mscclpp/dsl/program.hpp"
+#include "mscclpp/dsl/core/program.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/port_channel.hpp"

@@ -3,9 +3,9 @@
 #include <limits>
 #include <vector>
 
-#include "host/json_place.hpp"
+#include "base/json_place.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
-#include "plan_names.hpp"
+#include "dsl/plan_names.hpp"
 
 namespace mscclpp::dsl {
 namespace {

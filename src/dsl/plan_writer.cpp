@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "host/format.hpp"
-#include "mscclpp/dsl/describe.hpp"
+#include "base/format.hpp"
+#include "mscclpp/dsl/core/describe.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
-#include "plan_names.hpp"
+#include "dsl/plan_names.hpp"
 
 namespace mscclpp::dsl {
 namespace {

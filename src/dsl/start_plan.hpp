@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/collectives/data_type.hpp"
-#include "mscclpp/device/config.hpp"
-#include "mscclpp/dsl/program.hpp"
+#include "mscclpp/device/data_type.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/dsl/core/program.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/layout/plan_handle.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Every element type and operation.
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // All-reduce in the user's kernel: chains of collectives, epilogues, refusals.
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
 
 #include <string>
 #include <vector>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Collectives in two levels, on as many nodes as the machine has: one of GPUs, several of simulated ones.
-#include "mscclpp/algorithms/hierarchical.hpp"
+#include "mscclpp/algorithms/collective/hierarchical.hpp"
 
 #include <string>
 #include <vector>
 
-#include "mscclpp/algorithms/hierarchical_alltoall.hpp"
+#include "mscclpp/algorithms/collective/hierarchical_alltoall.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"

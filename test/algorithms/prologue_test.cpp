@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Prologues: every collective that reads its own input, over every transport, from one element type to another.
-#include "mscclpp/algorithms/prologue.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
 
 #include <vector>
 

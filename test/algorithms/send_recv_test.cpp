@@ -2,7 +2,7 @@
 //
 // Messages between pairs of ranks: random patterns, sizes on both sides of every limit, calls of some ranks only, and
 // what goes wrong.
-#include "mscclpp/algorithms/send_recv.hpp"
+#include "mscclpp/algorithms/collective/send_recv.hpp"
 
 #include <doctest/doctest.h>
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/device_handle.hpp"

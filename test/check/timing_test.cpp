@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/port_channel.hpp"
 #include "mscclpp/host/team.hpp"

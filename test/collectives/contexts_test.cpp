@@ -8,7 +8,7 @@
 
 #include "collectives/allreduce.hpp"
 #include "mscclpp/device/barrier.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 using namespace mscclpp_test;
 

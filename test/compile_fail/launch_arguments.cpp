@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // cuda
 // expect: launch: give one argument for each parameter of the kernel
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 using namespace mscclpp;
 

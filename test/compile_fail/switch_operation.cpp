@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // cuda
 // expect: the switch has no such reduction
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
 
 using namespace mscclpp;
 

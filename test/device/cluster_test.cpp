@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/algorithms/allgather.hpp"
-#include "mscclpp/algorithms/reduce_scatter.hpp"
+#include "mscclpp/algorithms/collective/allgather.hpp"
+#include "mscclpp/algorithms/collective/reduce_scatter.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Lowered programs: slices that ranks and instances share say for each of them what its own would.
-#include "mscclpp/dsl/lower.hpp"
+#include "mscclpp/dsl/detail/lower/lower.hpp"
 
 #include <doctest/doctest.h>
 

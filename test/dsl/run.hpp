@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "mscclpp/dsl/demand.hpp"
+#include "mscclpp/dsl/core/demand.hpp"
 #include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/dsl/kernel.hpp"
 #include "mscclpp/dsl/plan_context.hpp"

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <string>
 
-#include "../../src/host/tcp_frame.hpp"
+#include "host/transport/tcp/tcp_frame.hpp"
 #include "fuzz.hpp"
-#include "mscclpp/host/unique_id.hpp"
+#include "mscclpp/host/bootstrap/unique_id.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;

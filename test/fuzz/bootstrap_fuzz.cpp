@@ -7,7 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "../../src/host/tcp_server.hpp"
+#include "host/bootstrap/tcp_server.hpp"
 #include "fuzz.hpp"
 
 using namespace mscclpp;

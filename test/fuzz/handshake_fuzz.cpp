@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "../../src/host/handshake.hpp"
+#include "host/net/handshake.hpp"
 #include "fuzz.hpp"
 
 using namespace mscclpp;

@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "../../src/host/keyed_hash.hpp"
-#include "../../src/host/tcp_transport.hpp"
+#include "base/keyed_hash.hpp"
+#include "host/transport/tcp/tcp_transport.hpp"
 #include "../host/fake_runtime.hpp"
 #include "fuzz.hpp"
 #include "mscclpp/host/memory.hpp"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "../../src/host/tcp_frame.hpp"
+#include "host/transport/tcp/tcp_frame.hpp"
 #include "fuzz.hpp"
 
 using namespace mscclpp;

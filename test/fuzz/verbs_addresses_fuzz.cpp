@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "../../src/host/verbs_connection.hpp"
+#include "host/transport/verbs/verbs_connection.hpp"
 #include "fuzz.hpp"
 
 using namespace mscclpp;

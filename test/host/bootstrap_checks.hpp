@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/host/bootstrap.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace mscclpp::test {
 

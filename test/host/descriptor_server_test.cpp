@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "../../src/host/descriptor_server.hpp"
+#include "host/memory/descriptor_server.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 #include <cstring>
 #include <thread>
 
-#include "../../src/host/host_identity.hpp"
-#include "../../src/host/unix_socket.hpp"
+#include "host/net/host_identity.hpp"
+#include "host/net/unix_socket.hpp"
 #include "host/ranks.hpp"
 
 using namespace mscclpp;

@@ -13,7 +13,7 @@
 #include <memory>
 #include <mutex>
 
-#include "../../src/host/multicast_driver.hpp"
+#include "host/cuda/multicast_driver.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/runtime.hpp"
 

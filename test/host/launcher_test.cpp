@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "mscclpp/host/launcher.hpp"
+#include "mscclpp/host/bootstrap/launcher.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "../../src/host/rendezvous.hpp"
-#include "../../src/host/socket.hpp"
+#include "host/bootstrap/rendezvous.hpp"
+#include "host/net/socket.hpp"
 #include "host/bootstrap_checks.hpp"
 #include "host/ranks.hpp"
 #include "mscclpp/host/log.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "mscclpp/host/local_bootstrap.hpp"
+#include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 
 #include <doctest/doctest.h>
 

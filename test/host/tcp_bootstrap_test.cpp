@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "mscclpp/host/tcp_bootstrap.hpp"
+#include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 #include <csignal>
 #include <cstring>
 
-#include "../../src/host/handshake.hpp"
-#include "../../src/host/tcp_server.hpp"
+#include "host/net/handshake.hpp"
+#include "host/bootstrap/tcp_server.hpp"
 #include "host/bootstrap_checks.hpp"
 #include "host/ranks.hpp"
 #include "mscclpp/host/log.hpp"

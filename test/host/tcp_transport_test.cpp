@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "../../src/host/tcp_transport.hpp"
+#include "host/transport/tcp/tcp_transport.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
-#include "../../src/host/tcp_frame.hpp"
-#include "../../src/host/tcp_outbound.hpp"
-#include "../../src/host/tcp_service.hpp"
+#include "host/transport/tcp/tcp_frame.hpp"
+#include "host/transport/tcp/tcp_outbound.hpp"
+#include "host/transport/tcp/tcp_service.hpp"
 #include "transport_pair.hpp"
 
 using namespace mscclpp;

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "../../src/host/transport.hpp"
+#include "host/transport/transport.hpp"
 #include "fake_runtime.hpp"
 #include "random_bytes.hpp"
 #include "ranks.hpp"

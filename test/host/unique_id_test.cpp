@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "mscclpp/host/unique_id.hpp"
+#include "mscclpp/host/bootstrap/unique_id.hpp"
 
 #include <doctest/doctest.h>
 
 #include <vector>
 
-#include "../../src/host/keyed_hash.hpp"
+#include "base/keyed_hash.hpp"
 #include "host/ranks.hpp"
 
 using namespace mscclpp;

@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "../../src/host/socket.hpp"
-#include "../../src/host/verbs_connection.hpp"
+#include "host/net/socket.hpp"
+#include "host/transport/verbs/verbs_connection.hpp"
 #include "ranks.hpp"
 
 using namespace mscclpp;

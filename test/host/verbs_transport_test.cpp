@@ -2,7 +2,7 @@
 //
 // What needs no device runs everywhere; the rest where there is one: an HCA of this machine, or the software devices of
 // the guest that test/softroce starts, where MSCCLPP_TEST_VERBS=1 makes their lack a failure.
-#include "../../src/host/verbs_transport.hpp"
+#include "host/transport/verbs/verbs_transport.hpp"
 
 #include <doctest/doctest.h>
 

@@ -16,7 +16,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "mscclpp/device/order.hpp"
+#include "mscclpp/base/order.hpp"
 
 namespace litmus {
 

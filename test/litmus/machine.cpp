@@ -13,7 +13,7 @@
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/thread.hpp"
 #include "mscclpp/host/runtime.hpp"
-#include "mscclpp/sim/launch.hpp"
+#include "mscclpp/sim/backend/launch.hpp"
 
 namespace litmus {
 namespace {

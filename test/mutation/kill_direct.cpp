@@ -2,7 +2,7 @@
 //
 // Collectives without copies, and the agreement on a number.
 #include "explored_collective.hpp"
-#include "mscclpp/algorithms/agree.hpp"
+#include "mscclpp/algorithms/collective/agree.hpp"
 #include "mscclpp/algorithms/schedule/shares.hpp"
 
 using namespace mscclpp_test;

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "explored.hpp"
-#include "mscclpp/algorithms/hierarchical.hpp"
-#include "mscclpp/algorithms/hierarchical_alltoall.hpp"
+#include "mscclpp/algorithms/collective/hierarchical.hpp"
+#include "mscclpp/algorithms/collective/hierarchical_alltoall.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 #include "support/reference.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "explored.hpp"
-#include "mscclpp/algorithms/alltoall.hpp"
+#include "mscclpp/algorithms/collective/alltoall.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/device/symmetric_view.hpp"

@@ -20,7 +20,7 @@
 #include "../host/fake_runtime.hpp"
 #include "../host/random_bytes.hpp"
 #include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/tcp_bootstrap.hpp"
+#include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 
 namespace {
 

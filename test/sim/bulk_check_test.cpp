@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "checker/checker.hpp"
-#include "machine.hpp"
+#include "sim/checker/checker.hpp"
+#include "sim/machine/machine.hpp"
 #include "sim_fixture.hpp"
 
 using namespace simtest;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "mscclpp/device/device_handle.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/port_channel.hpp"
 #include "mscclpp/sim/run.hpp"
 #include "mscclpp/sim/runtime.hpp"

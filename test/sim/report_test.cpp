@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "frames.hpp"
+#include "sim/report/frames.hpp"
 #include "mscclpp/sim/explore.hpp"
 
 using namespace mscclpp;

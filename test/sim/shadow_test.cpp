@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "checker/shadow.hpp"
+#include "sim/checker/shadow.hpp"
 
 #include <doctest/doctest.h>
 

@@ -14,7 +14,7 @@
 #include "mscclpp/device/thread.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/runtime.hpp"
-#include "mscclpp/sim/launch.hpp"
+#include "mscclpp/sim/backend/launch.hpp"
 #include "mscclpp/sim/run.hpp"
 #include "mscclpp/sim/runtime.hpp"
 

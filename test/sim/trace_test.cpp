@@ -15,7 +15,7 @@
 
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/host/error.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/port_channel.hpp"
 #include "mscclpp/sim/run.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"

@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
-#include "mscclpp/algorithms/rooted.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
+#include "mscclpp/algorithms/collective/rooted.hpp"
 #include "support/world.hpp"
 
 namespace mscclpp_test {

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "mscclpp/algorithms/send_recv.hpp"
+#include "mscclpp/algorithms/collective/send_recv.hpp"
 #include "mscclpp/host/point_to_point.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"

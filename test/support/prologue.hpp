@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "mscclpp/algorithms/prologue.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/device/memory.hpp"
 #include "support/collective.hpp"
 

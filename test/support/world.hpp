@@ -11,7 +11,7 @@
 
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/host/team.hpp"
 

@@ -11,7 +11,7 @@
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/poll.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/sim/check_program.hpp"
 
 using namespace mscclpp;

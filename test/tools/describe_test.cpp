@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The symbolizer, on this very program: mscclpp::check compiles it with line numbers.
-#include "describe.hpp"
+#include "sim/report/describe.hpp"
 
 #include <doctest/doctest.h>
 

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "hooks/tsan_hooks.hpp"
+#include "sim/hooks/tsan_hooks.hpp"
 
 namespace {
 

@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "mscclpp/algorithms/composition.hpp"
+#include "mscclpp/algorithms/core/composition.hpp"
 #include "mscclpp/algorithms/kernels.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 

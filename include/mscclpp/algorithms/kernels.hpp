@@ -16,11 +16,11 @@
 
 #include <cstddef>
 
-#include "mscclpp/algorithms/allgather.hpp"
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
-#include "mscclpp/algorithms/alltoall.hpp"
-#include "mscclpp/algorithms/reduce_scatter.hpp"
-#include "mscclpp/algorithms/rooted.hpp"
+#include "mscclpp/algorithms/collective/allgather.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
+#include "mscclpp/algorithms/collective/alltoall.hpp"
+#include "mscclpp/algorithms/collective/reduce_scatter.hpp"
+#include "mscclpp/algorithms/collective/rooted.hpp"
 #include "mscclpp/layout/window_handle.hpp"
 
 namespace mscclpp {

@@ -12,8 +12,8 @@
 #include <optional>
 #include <string_view>
 
-#include "mscclpp/algorithms/allreduce/allreduce.hpp"
-#include "mscclpp/algorithms/composition.hpp"
+#include "mscclpp/algorithms/collective/allreduce.hpp"
+#include "mscclpp/algorithms/core/composition.hpp"
 
 namespace mscclpp {
 

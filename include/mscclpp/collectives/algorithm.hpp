@@ -19,7 +19,7 @@
 #include <unordered_map>
 
 #include "mscclpp/collectives/collective.hpp"
-#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/stream.hpp"
 

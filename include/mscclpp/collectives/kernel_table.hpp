@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "mscclpp/collectives/collective.hpp"
-#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/layout/point_to_point_handle.hpp"

@@ -12,7 +12,7 @@
 
 #include "mscclpp/collectives/collective.hpp"
 #include "mscclpp/collectives/cost_model.hpp"
-#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/runtime.hpp"
 
 namespace mscclpp {

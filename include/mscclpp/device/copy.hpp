@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/device/bits.hpp"
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/vector.hpp"
 

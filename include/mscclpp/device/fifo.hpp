@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "mscclpp/device/bits.hpp"
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/poll.hpp"
 #include "mscclpp/layout/port_handle.hpp"

@@ -15,7 +15,7 @@
 
 #include <concepts>
 
-#include "mscclpp/device/config.hpp"
+#include "mscclpp/base/config.hpp"
 #include "mscclpp/device/thread.hpp"
 
 namespace mscclpp {

@@ -12,7 +12,7 @@
 //                                                                        link delivers lines whole
 #pragma once
 
-#include "mscclpp/device/order.hpp"
+#include "mscclpp/base/order.hpp"
 
 #if defined(__CUDACC__)
 #include "mscclpp/device/arch/cuda/memory.hpp"

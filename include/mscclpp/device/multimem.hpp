@@ -34,8 +34,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/device/bits.hpp"
-#include "mscclpp/device/order.hpp"
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/base/order.hpp"
 #include "mscclpp/device/reduce_op.hpp"
 #include "mscclpp/device/vector.hpp"
 

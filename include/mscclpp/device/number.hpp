@@ -12,7 +12,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "mscclpp/device/number_codec.hpp"
+#include "mscclpp/base/number_codec.hpp"
 
 #if defined(__CUDACC__)
 #include "mscclpp/device/arch/cuda/number.hpp"

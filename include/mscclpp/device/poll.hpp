@@ -25,7 +25,7 @@ inline namespace MSCCLPP_BACKEND {
 
 using layout::WaitFor;
 
-// Writes the report and leaves the kernel, though the compiler must not know that it does (device/config.hpp): the
+// Writes the report and leaves the kernel, though the compiler must not know that it does (base/config.hpp): the
 // thread's neighbours go on, maybe in the very loop that it gave up in.
 MSCCLPP_COLD_DEVICE void giveUp(layout::Watch* watch, WaitFor what, std::uint64_t seen, std::uint64_t waitedNs) {
   if (watch == nullptr) arch::trap("a kernel refused its launch and has no watch to say why");

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "mscclpp/device/config.hpp"
+#include "mscclpp/base/config.hpp"
 
 namespace mscclpp {
 

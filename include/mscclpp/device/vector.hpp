@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/device/bits.hpp"
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/number.hpp"
 
 namespace mscclpp {

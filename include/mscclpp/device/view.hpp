@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/device/bits.hpp"
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/vector.hpp"
 
 namespace mscclpp {
@@ -101,7 +101,7 @@ MSCCLPP_DEVICE void writeWhole(Window<T> const& window, std::uint32_t offset, Pa
 }
 
 // Windows that are not whole. Out of line: hot kernels must stay small enough for the instruction cache. Whole windows
-// are the same for all threads of a block, so that these go the same way (device/config.hpp).
+// are the same for all threads of a block, so that these go the same way (base/config.hpp).
 template <class T, unsigned Words, unsigned Granule>
 MSCCLPP_COLD_DEVICE Payload<Words> readPieces(Window<T const> window, bool aligned, std::uint32_t offset,
                                               std::uint32_t valid) {

@@ -26,7 +26,7 @@
 #include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/dsl/kernel.hpp"
 #include "mscclpp/host/error.hpp"
-#include "mscclpp/host/launch.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/runtime.hpp"
 
 namespace mscclpp::dsl {

@@ -15,12 +15,12 @@
 #include <utility>
 
 #include "mscclpp/dsl/channels.hpp"
-#include "mscclpp/dsl/lower.hpp"
+#include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/passes/auto_sync.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
 #include "mscclpp/dsl/passes/fuse.hpp"
 #include "mscclpp/dsl/passes/replicate.hpp"
-#include "mscclpp/dsl/verify.hpp"
+#include "mscclpp/dsl/detail/verify/verify.hpp"
 
 namespace mscclpp::dsl {
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "mscclpp/dsl/describe.hpp"
-#include "mscclpp/dsl/spec.hpp"
+#include "mscclpp/dsl/core/describe.hpp"
+#include "mscclpp/dsl/core/spec.hpp"
 
 namespace mscclpp::dsl {
 

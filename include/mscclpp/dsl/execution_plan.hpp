@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/collectives/data_type.hpp"
+#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/dsl/plan_context.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/stream.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Host side of messages between pairs of ranks (algorithms/send_recv.hpp): the rings in device memory that they go
+// Host side of messages between pairs of ranks (algorithms/collective/send_recv.hpp): the rings in device memory that they go
 // through, mapped by all ranks.
 //
 //   PointToPoint links(communicator);

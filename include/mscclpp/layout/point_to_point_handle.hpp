@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/device/bits.hpp"
-#include "mscclpp/device/config.hpp"
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/base/config.hpp"
 #include "mscclpp/layout/watch.hpp"
 #include "mscclpp/layout/workspace.hpp"
 

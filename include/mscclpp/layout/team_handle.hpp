@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/device/config.hpp"
+#include "mscclpp/base/config.hpp"
 #include "mscclpp/layout/watch.hpp"
 #include "mscclpp/layout/workspace.hpp"
 

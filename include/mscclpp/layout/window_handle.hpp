@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/device/config.hpp"
+#include "mscclpp/base/config.hpp"
 
 namespace mscclpp::layout {
 

@@ -16,7 +16,7 @@
 #include <optional>
 #include <utility>
 
-#include "mscclpp/host/bootstrap.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/sim/timing.hpp"
 
 namespace mscclpp::sim {

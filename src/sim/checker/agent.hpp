@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "clock.hpp"
-#include "mscclpp/device/order.hpp"
+#include "sim/checker/clock.hpp"
+#include "mscclpp/base/order.hpp"
 
 namespace mscclpp::sim {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Who takes part in a run, and what orders them.
-#include "checker.hpp"
+#include "sim/checker/checker.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "../machine.hpp"
+#include "sim/machine/machine.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp::sim {

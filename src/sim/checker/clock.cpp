@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "clock.hpp"
+#include "sim/checker/clock.hpp"
 
 #include <algorithm>
 #include <limits>

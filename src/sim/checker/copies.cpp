@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "checker.hpp"
+#include "sim/checker/checker.hpp"
 
 namespace mscclpp::sim {
 namespace {

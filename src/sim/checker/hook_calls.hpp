@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/device/order.hpp"
+#include "mscclpp/base/order.hpp"
 
 namespace mscclpp::sim {
 

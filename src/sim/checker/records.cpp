@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "../machine.hpp"
-#include "checker.hpp"
+#include "sim/machine/machine.hpp"
+#include "sim/checker/checker.hpp"
 
 namespace mscclpp::sim {
 namespace {

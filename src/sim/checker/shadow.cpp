@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "shadow.hpp"
+#include "sim/checker/shadow.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "agent.hpp"
-#include "clock.hpp"
+#include "sim/checker/agent.hpp"
+#include "sim/checker/clock.hpp"
 
 namespace mscclpp::sim {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "words.hpp"
+#include "sim/checker/words.hpp"
 
 #include <algorithm>
 

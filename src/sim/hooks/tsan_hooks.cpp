@@ -5,13 +5,13 @@
 // is used. Never link a program that holds this file with -fsanitize=thread.
 //
 // Calls of memcpy, memmove and memset are not marked by the compiler; the linker leads them here (--wrap).
-#include "tsan_hooks.hpp"
+#include "sim/hooks/tsan_hooks.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-#include "../checker/hook_calls.hpp"
+#include "sim/checker/hook_calls.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <mscclpp/host/gpu_buffer.hpp>
-#include <mscclpp/host/launch.hpp>
+#include <mscclpp/launch/launch.hpp>
 #include <mscclpp/mscclpp.hpp>
 
 struct Increment {

@@ -2,7 +2,7 @@
 //
 // Runs one kernel on the machine that this project was built for, through what the installed headers offer.
 #include <mscclpp/host/gpu_buffer.hpp>
-#include <mscclpp/host/launch.hpp>
+#include <mscclpp/launch/launch.hpp>
 #include <mscclpp/mscclpp.hpp>
 #include <mscclpp/version.hpp>
 

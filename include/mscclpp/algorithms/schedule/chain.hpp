@@ -18,12 +18,12 @@
 
 #include <cstdint>
 
-#include "mscclpp/algorithms/prologue.hpp"
-#include "mscclpp/algorithms/reduction.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
+#include "mscclpp/algorithms/core/reduction.hpp"
 #include "mscclpp/algorithms/transport/peer_pieces.hpp"
 #include "mscclpp/algorithms/transport/stage_pieces.hpp"
 #include "mscclpp/device/barrier.hpp"
-#include "mscclpp/device/bits.hpp"
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/epoch.hpp"
 #include "mscclpp/device/symmetric_view.hpp"

@@ -13,11 +13,11 @@
 #include <concepts>
 #include <cstdint>
 
-#include "mscclpp/algorithms/concepts.hpp"
-#include "mscclpp/algorithms/partition.hpp"
-#include "mscclpp/algorithms/prologue.hpp"
-#include "mscclpp/algorithms/reduction.hpp"
-#include "mscclpp/algorithms/requirements.hpp"
+#include "mscclpp/algorithms/core/concepts.hpp"
+#include "mscclpp/algorithms/core/partition.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
+#include "mscclpp/algorithms/core/reduction.hpp"
+#include "mscclpp/algorithms/core/requirements.hpp"
 #include "mscclpp/device/view.hpp"
 
 namespace mscclpp {

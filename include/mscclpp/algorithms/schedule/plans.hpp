@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/algorithms/parts.hpp"
-#include "mscclpp/algorithms/prologue.hpp"
+#include "mscclpp/algorithms/core/parts.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/device/view.hpp"
 
 namespace mscclpp {

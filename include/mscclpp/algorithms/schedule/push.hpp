@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/algorithms/prologue.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/transport/peer_memory.hpp"
 #include "mscclpp/device/bulk_copy.hpp"
 #include "mscclpp/device/copy.hpp"

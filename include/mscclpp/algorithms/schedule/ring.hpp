@@ -21,8 +21,8 @@
 
 #include <cstdint>
 
-#include "mscclpp/algorithms/prologue.hpp"
-#include "mscclpp/algorithms/reduction.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
+#include "mscclpp/algorithms/core/reduction.hpp"
 #include "mscclpp/algorithms/schedule/shares.hpp"
 #include "mscclpp/algorithms/transport/stage_pieces.hpp"
 #include "mscclpp/device/barrier.hpp"

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "mscclpp/algorithms/partition.hpp"
+#include "mscclpp/algorithms/core/partition.hpp"
 
 namespace mscclpp {
 

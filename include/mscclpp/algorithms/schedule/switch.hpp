@@ -11,7 +11,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include "mscclpp/algorithms/prologue.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/schedule/switch_reduce.hpp"
 #include "mscclpp/algorithms/transport/switch_memory.hpp"
 #include "mscclpp/device/copy.hpp"

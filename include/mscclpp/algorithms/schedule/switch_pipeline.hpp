@@ -13,8 +13,8 @@
 
 #include <cstdint>
 
-#include "mscclpp/algorithms/partition.hpp"
-#include "mscclpp/algorithms/prologue.hpp"
+#include "mscclpp/algorithms/core/partition.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/schedule/switch_reduce.hpp"
 #include "mscclpp/algorithms/transport/switch_memory.hpp"
 #include "mscclpp/device/barrier.hpp"

@@ -10,7 +10,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include "mscclpp/algorithms/reduction.hpp"
+#include "mscclpp/algorithms/core/reduction.hpp"
 #include "mscclpp/algorithms/schedule/pull.hpp"
 #include "mscclpp/device/multimem.hpp"
 

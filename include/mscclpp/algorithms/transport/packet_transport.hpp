@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/algorithms/concepts.hpp"
+#include "mscclpp/algorithms/core/concepts.hpp"
 #include "mscclpp/device/epoch.hpp"
 #include "mscclpp/device/packet.hpp"
 

@@ -8,7 +8,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include "mscclpp/algorithms/prologue.hpp"
+#include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/vector.hpp"
 #include "mscclpp/layout/workspace.hpp"

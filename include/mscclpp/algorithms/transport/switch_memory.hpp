@@ -13,7 +13,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include "mscclpp/algorithms/requirements.hpp"
+#include "mscclpp/algorithms/core/requirements.hpp"
 #include "mscclpp/algorithms/transport/packet_transport.hpp"
 #include "mscclpp/algorithms/transport/peer_memory.hpp"
 #include "mscclpp/device/multimem.hpp"

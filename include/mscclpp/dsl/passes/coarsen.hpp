@@ -9,7 +9,7 @@
 
 #include <numeric>
 
-#include "mscclpp/dsl/program.hpp"
+#include "mscclpp/dsl/core/program.hpp"
 
 namespace mscclpp::dsl {
 

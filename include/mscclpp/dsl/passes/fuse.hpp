@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "mscclpp/device/config.hpp"
-#include "mscclpp/dsl/program.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/dsl/core/program.hpp"
 
 namespace mscclpp::dsl {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "mscclpp/dsl/verify.hpp"
+#include "mscclpp/dsl/detail/verify/verify.hpp"
 
 namespace mscclpp::dsl {
 

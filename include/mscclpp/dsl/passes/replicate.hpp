@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "mscclpp/dsl/spec.hpp"
+#include "mscclpp/dsl/core/spec.hpp"
 
 namespace mscclpp::dsl {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "mscclpp/dsl/program.hpp"
+#include "mscclpp/dsl/core/program.hpp"
 
 namespace mscclpp::dsl {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "mscclpp/device/arch/cuda/thread.hpp"
-#include "mscclpp/device/config.hpp"
+#include "mscclpp/base/config.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

@@ -11,9 +11,9 @@
 #include <type_traits>
 
 #include "mscclpp/device/arch/cuda/thread.hpp"
-#include "mscclpp/device/bits.hpp"
-#include "mscclpp/device/config.hpp"
-#include "mscclpp/device/order.hpp"
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/base/order.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

@@ -12,8 +12,8 @@
 #include <type_traits>
 
 #include "mscclpp/device/arch/cuda/thread.hpp"
-#include "mscclpp/device/config.hpp"
-#include "mscclpp/device/order.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/base/order.hpp"
 #include "mscclpp/device/reduce_op.hpp"
 #include "mscclpp/device/vector.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "mscclpp/device/config.hpp"
+#include "mscclpp/base/config.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/device/config.hpp"
+#include "mscclpp/base/config.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
@@ -116,7 +116,7 @@ MSCCLPP_DEVICE void allowNextKernel() {
 MSCCLPP_DEVICE unsigned perThread(unsigned value) { return threadIdx.x < blockDim.x ? value : value + 1; }
 
 // This thread leaves the kernel; barriers and warps no longer count it. The context stays usable. The compiler cannot
-// tell that a thread is always active, so it does not know that this never returns (device/config.hpp).
+// tell that a thread is always active, so it does not know that this never returns (base/config.hpp).
 MSCCLPP_DEVICE void exitKernel() {
   asm volatile(
       "{\n\t"

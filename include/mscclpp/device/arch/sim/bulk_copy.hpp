@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "mscclpp/device/config.hpp"
-#include "mscclpp/sim/bulk_copy.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/sim/backend/bulk_copy.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

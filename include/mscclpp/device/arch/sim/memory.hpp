@@ -2,7 +2,7 @@
 //
 // Memory operations with visible order and scope, on the simulated machine. Twin of arch/cuda/memory.hpp.
 //
-// Each is a scheduling point and one step of the memory model; see sim/ordered_access.hpp.
+// Each is a scheduling point and one step of the memory model; see sim/backend/ordered_access.hpp.
 // The 16-byte forms are relaxed, system scope, and whole per 8 bytes only: another thread may see one half of them. But
 // storeReleaseWords4 shows its second half last.
 #pragma once
@@ -13,10 +13,10 @@
 #include <type_traits>
 
 #include "mscclpp/device/arch/sim/thread.hpp"
-#include "mscclpp/device/bits.hpp"
-#include "mscclpp/device/config.hpp"
-#include "mscclpp/device/order.hpp"
-#include "mscclpp/sim/ordered_access.hpp"
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/base/order.hpp"
+#include "mscclpp/sim/backend/ordered_access.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

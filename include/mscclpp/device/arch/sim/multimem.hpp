@@ -8,11 +8,11 @@
 #include <cstring>
 #include <type_traits>
 
-#include "mscclpp/device/config.hpp"
-#include "mscclpp/device/order.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/base/order.hpp"
 #include "mscclpp/device/reduce_op.hpp"
 #include "mscclpp/device/vector.hpp"
-#include "mscclpp/sim/multimem.hpp"
+#include "mscclpp/sim/backend/multimem.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "mscclpp/device/number_codec.hpp"
+#include "mscclpp/base/number_codec.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "mscclpp/device/config.hpp"
+#include "mscclpp/base/config.hpp"
 #include "mscclpp/layout/watch.hpp"
-#include "mscclpp/sim/poll.hpp"
+#include "mscclpp/sim/backend/poll.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/device/config.hpp"
-#include "mscclpp/sim/device_calls.hpp"
-#include "mscclpp/sim/poll.hpp"
-#include "mscclpp/sim/thread_context.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/sim/backend/device_calls.hpp"
+#include "mscclpp/sim/backend/poll.hpp"
+#include "mscclpp/sim/backend/thread_context.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Collectives in two levels: mapped memory inside a node, port channels between the ranks of one rail. The parts of the
+// rails travel at the same time.
+//
+//   hierarchicalAllGather(h, blocks, bytes)       part r of the data is rank r's; the own part lies there already
+//   hierarchicalAllReduce<T, Op>(h, blocks, n)    the first n elements of the data, in place
+//
+// All-gather sends each byte once to each other node. So does all-reduce with what each node has summed up, one message
+// long, while that is little; else each node reduces one piece and sends the result to all, two messages long, but only
+// about two bytes for each byte of the data however many nodes there are. The results are the same.
+//
+// `blocks` is the whole grid, which must fit the device at once; all its threads call. Every rank calls with the same
+// arguments. A round of the node's team. The nodes' sums are rounded to T before they are combined, in the order of the
+// nodes: every rank gets the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/algorithms/core/reduction.hpp"
+#include "mscclpp/algorithms/transport/peer_memory.hpp"
+#include "mscclpp/device/barrier.hpp"
+#include "mscclpp/device/copy.hpp"
+#include "mscclpp/device/port_channel.hpp"
+#include "mscclpp/device/team.hpp"
+#include "mscclpp/layout/hierarchy_handle.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+struct ByteRange {
+  std::uint64_t first;
+  std::uint64_t bytes;
+};
+
+// Kernels take it by value and pass it on by reference, as a DeviceTeam.
+struct DeviceHierarchy : layout::HierarchyHandle {
+  DeviceHierarchy() = default;
+  MSCCLPP_HOST_DEVICE DeviceHierarchy(layout::HierarchyHandle const& handle) : layout::HierarchyHandle(handle) {}
+
+  MSCCLPP_DEVICE int rails() const { return local.size; }
+  MSCCLPP_DEVICE int size() const { return nodes * local.size; }
+  MSCCLPP_DEVICE int rankOf(int ofNode, int rail) const { return ranks[ofNode * local.size + rail]; }
+  MSCCLPP_DEVICE int rank() const { return rankOf(node, local.rank); }
+
+  // Called by one block of each rank: the same rail of every other node has come as far, and may be written to.
+  template <SyncGroup G>
+  MSCCLPP_DEVICE void meetRail(G const& group) const {
+    if (group.rank() == 0) {
+      for (int i = 0; i < nodes - 1; ++i) PortChannelDeviceHandle(gather[i]).signal();
+    }
+    awaitRail(group);
+  }
+  // One signal of each of them.
+  template <SyncGroup G>
+  MSCCLPP_DEVICE void awaitRail(G const& group) const {
+    if (group.rank() == 0) {
+      for (int i = 0; i < nodes - 1; ++i) PortChannelDeviceHandle(gather[i]).wait();
+    }
+    group.sync();
+  }
+  // To each of them the bytes of `rangeFor(its node)`, and a signal.
+  template <SyncGroup G, class RangeFor>
+  MSCCLPP_DEVICE void putRangesToRail(G const& group, layout::PortChannelHandle const* channels,
+                                      RangeFor&& rangeFor) const {
+    group.sync();
+    if (group.rank() != 0) return;
+    for (int i = 0; i < nodes - 1; ++i) {
+      ByteRange const range = rangeFor(i < node ? i : i + 1);
+      PortChannelDeviceHandle const channel(channels[i]);
+      if (range.bytes == 0) {
+        channel.signal();
+      } else {
+        channel.putWithSignal(range.first, range.bytes);
+      }
+    }
+  }
+  // The same bytes to each of them, and a signal.
+  template <SyncGroup G>
+  MSCCLPP_DEVICE void putToRail(G const& group, layout::PortChannelHandle const* channels, std::uint64_t offset,
+                                std::uint64_t bytes) const {
+    putRangesToRail(group, channels, [&](int) { return ByteRange{offset, bytes}; });
+  }
+  template <SyncGroup G>
+  MSCCLPP_DEVICE void flushRail(G const& group) const {
+    if (group.rank() == 0) {
+      for (int i = 0; i < nodes - 1; ++i) PortChannelDeviceHandle(gather[i]).flush();
+    }
+    group.sync();
+  }
+};
+
+template <BlockSet B>
+MSCCLPP_DEVICE void hierarchicalAllGather(DeviceHierarchy const& h, B const& blocks, std::uint64_t bytes) {
+  DeviceTeam const local(h.local);
+  auto const end = static_cast<std::uint64_t>(h.size()) * bytes;
+  require(end <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, end);
+  bool const leads = blocks.blockRank() == 0;
+  DirectRound<B> const round(local, blocks);
+  auto const own = static_cast<std::uint64_t>(h.rank()) * bytes;
+  if (leads) {
+    h.meetRail(blocks.block());
+    h.putToRail(blocks.block(), h.gather, own, bytes);
+  }
+  auto const toNode = [&](std::uint64_t offset) {
+    for (int distance = 1; distance < local.size; ++distance) {
+      auto const peer = local.peerAt(distance, local.size);
+      copy(blocks, h.data.bases[peer] + offset, h.data.bases[local.rank] + offset, bytes);
+    }
+  };
+  toNode(own);
+  if (leads) h.awaitRail(blocks.block());
+  gridBarrier(local, blocks);
+  for (int node = 0; node < h.nodes; ++node) {
+    if (node != h.node) toNode(static_cast<std::uint64_t>(h.rankOf(node, local.rank)) * bytes);
+  }
+  round.finish();
+  if (leads) h.flushRail(blocks.block());
+}
+
+// What the network carries out of one rank in the time that a message is on its way; by default 50 GB/s in 10 us.
+inline constexpr std::uint64_t usualMessageBytes = 500'000;
+
+// Whether a shard of so many bytes, the same on all ranks, takes less time in two exchanges.
+MSCCLPP_HOST_DEVICE constexpr bool inTwoExchanges(std::uint64_t nodes, std::uint64_t shard,
+                                                  std::uint64_t messageBytes) {
+  // (nodes - 1) shards in one exchange, 2 (nodes - 1) / nodes in two: no less where there are two nodes.
+  return shard / nodes * ((nodes - 1) * (nodes - 2)) > messageBytes;
+}
+
+template <Number T, class Op, BlockSet B>
+MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count,
+                                          std::uint64_t messageBytes = usualMessageBytes) {
+  using R = ReductionFor<T, void, Op, 0>;
+  constexpr std::uint64_t step = sizeof(Payload<4>);
+  DeviceTeam const local(h.local);
+  auto const total = ceilDiv<std::uint64_t>(count * sizeof(T), step) * step;
+  require(total <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, total);
+  // Each rail reduces one shard, in whole payloads; the last ones may be shorter, or empty.
+  auto const shard = ceilDiv<std::uint64_t>(total, step * static_cast<unsigned>(local.size)) * step;
+  auto const first = minimum<std::uint64_t>(shard * static_cast<unsigned>(local.rank), total);
+  auto const bytes = minimum<std::uint64_t>(shard, total - first);
+  // Of that each node reduces one piece, if there are to be two exchanges.
+  auto const nodes = static_cast<std::uint64_t>(h.nodes);
+  bool const twice = inTwoExchanges(nodes, shard, messageBytes);
+  auto const largest = ceilDiv<std::uint64_t>(shard, step * nodes) * step;
+  auto const pieceOf = [&](int node) {
+    auto const begin = minimum<std::uint64_t>(largest * static_cast<unsigned>(node), bytes);
+    return ByteRange{begin, minimum<std::uint64_t>(largest, bytes - begin)};
+  };
+  auto const slotOf = [&](int node) { return static_cast<std::uint64_t>(node) * h.slotBytes; };
+  auto const read = [](std::byte const* base, std::uint64_t at) {
+    return R::widen(*reinterpret_cast<Payload<4> const*>(base + at));
+  };
+  auto const forEach = [&](ByteRange const& range, auto&& act) {
+    std::uint64_t const stride = std::uint64_t{blocks.size()} * step;
+    auto const end = range.first + range.bytes;
+    for (std::uint64_t at = range.first + std::uint64_t{blocks.rank()} * step; at < end; at += stride) act(at);
+  };
+  auto const toNode = [&](std::uint64_t at, Payload<4> const& result) {
+    for (int rank = 0; rank < local.size; ++rank) {
+      *reinterpret_cast<Payload<4>*>(h.data.bases[rank] + first + at) = result;
+    }
+  };
+  bool const leads = blocks.blockRank() == 0;
+  // Each node's own slot is filled; `rangeFor(node)` of it goes to the same place of that node's inbox.
+  auto const exchange = [&](auto&& rangeFor) {
+    gridBarrier(local, blocks);
+    if (leads) {
+      h.putRangesToRail(blocks.block(), h.exchange, [&](int node) {
+        ByteRange const range = rangeFor(node);
+        return ByteRange{slotOf(h.node) + range.first, range.bytes};
+      });
+      h.awaitRail(blocks.block());
+    }
+    gridBarrier(local, blocks);
+  };
+  ByteRange const whole{0, bytes};
+  DirectRound<B> const round(local, blocks);
+  if (leads) h.meetRail(blocks.block());
+  forEach(whole, [&](std::uint64_t at) {
+    auto totals = read(h.data.bases[0], first + at);
+    for (int rank = 1; rank < local.size; ++rank) R::combine(totals, read(h.data.bases[rank], first + at), rank);
+    *reinterpret_cast<Payload<4>*>(h.inbox + slotOf(h.node) + at) = R::template narrow<4>(totals);
+  });
+  exchange([&](int node) { return twice ? pieceOf(node) : whole; });
+  forEach(twice ? pieceOf(h.node) : whole, [&](std::uint64_t at) {
+    auto totals = read(h.inbox, at);
+    for (int node = 1; node < h.nodes; ++node) R::combine(totals, read(h.inbox + slotOf(node), at), node);
+    R::finish(totals, h.size());
+    auto const result = R::template narrow<4>(totals);
+    // In place of what this node has summed up: nobody else writes there, nor has asked for that piece.
+    if (twice) *reinterpret_cast<Payload<4>*>(h.inbox + slotOf(h.node) + at) = result;
+    toNode(at, result);
+  });
+  if (twice) {
+    exchange([&](int) { return pieceOf(h.node); });
+    for (int node = 0; node < h.nodes; ++node) {
+      if (node == h.node) continue;
+      forEach(pieceOf(node),
+              [&](std::uint64_t at) { toNode(at, *reinterpret_cast<Payload<4> const*>(h.inbox + slotOf(node) + at)); });
+    }
+  }
+  round.finish();
+  if (leads) h.flushRail(blocks.block());
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Constexpr helpers that device code may call. The standard library has them all, but its functions are host functions
+// to nvcc, and a user should not need a compiler flag for our headers.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mscclpp/base/config.hpp"
+
+namespace mscclpp {
+
+template <class To, class From>
+requires(sizeof(To) == sizeof(From) && std::is_trivially_copyable_v<To> && std::is_trivially_copyable_v<From>)
+    MSCCLPP_HOST_DEVICE constexpr To bitCast(From const& from) {
+  return __builtin_bit_cast(To, from);
+}
+
+template <class T>
+MSCCLPP_HOST_DEVICE constexpr T minimum(T a, T b) {
+  return b < a ? b : a;
+}
+
+template <class T>
+MSCCLPP_HOST_DEVICE constexpr T maximum(T a, T b) {
+  return a < b ? b : a;
+}
+
+template <class T>
+MSCCLPP_HOST_DEVICE constexpr T ceilDiv(T value, T by) {
+  return (value + by - 1) / by;
+}
+
+template <class T>
+MSCCLPP_HOST_DEVICE constexpr T roundUp(T value, T to) {
+  return ceilDiv(value, to) * to;
+}
+
+MSCCLPP_HOST_DEVICE bool isAligned(void const* pointer, unsigned bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Bootstrap among ranks that are threads of one process (or fibers of the simulated machine).
+//
+//   auto ranks = LocalBootstrap::create(4);            // hand ranks[r] to the thread of rank r
+//
+// A rank that drops its bootstrap has left: peers that wait for it get remoteError at once.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
+
+namespace mscclpp {
+
+class LocalBootstrap final : public Bootstrap {
+ public:
+  // `timeout`: that of the environment where not given.
+  static std::vector<std::shared_ptr<Bootstrap>> create(int ranks,
+                                                        std::optional<std::chrono::nanoseconds> timeout = {});
+  ~LocalBootstrap() override;
+
+  int getRank() const override { return rank_; }
+  int getNranks() const override;
+  int getNranksPerNode() const override { return getNranks(); }
+  std::chrono::nanoseconds timeout() const override;
+
+ protected:
+  void sendMessage(void const* data, std::size_t bytes, int peer, int tag) override;
+  std::vector<std::byte> recvMessage(int peer, int tag) override;
+
+ private:
+  struct World;
+  LocalBootstrap(std::shared_ptr<World> world, int rank);
+
+  std::shared_ptr<World> world_;
+  int rank_;
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/collectives/algorithm_collection.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "collectives/call/call_check.hpp"
+#include "collectives/call/context_cache.hpp"
+#include "collectives/call/library_algorithm.hpp"
+#include "collectives/call/message_ring.hpp"
+#include "base/format.hpp"
+#include "mscclpp/collectives/kernel_table.hpp"
+#include "mscclpp/collectives/selection.hpp"
+#include "mscclpp/collectives/tuned_profile.hpp"
+
+namespace mscclpp {
+namespace {
+
+// What MSCCL++ calls the algorithms that do the same: the same exchange over the same kind of packet or memory.
+struct Alias {
+  Collective collective;
+  std::string_view alias;
+  std::string_view name;
+};
+constexpr std::array aliases{
+    Alias{Collective::allReduce, "default_allreduce_allpair_packet", "oneshot_ll8"},
+    Alias{Collective::allReduce, "default_allreduce_packet", "twoshot_ll16"},
+    Alias{Collective::allReduce, "default_allreduce_rsag_pipeline", "twoshot_memory"},
+    Alias{Collective::allReduce, "default_allreduce_rsag_zero_copy", "pull"},
+    Alias{Collective::allReduce, "default_allreduce_nvls_packet", "nvls_packet"},
+    Alias{Collective::allReduce, "default_allreduce_nvls_zero_copy", "nvls_zero_copy"},
+    Alias{Collective::allReduce, "default_allreduce_nvls_warp_pipeline", "nvls_warp_pipeline"},
+    Alias{Collective::allReduce, "default_allreduce_nvls_block_pipeline", "nvls_block_pipeline"},
+    Alias{Collective::allGather, "default_allgather_fullmesh", "memory"},
+    Alias{Collective::allGather, "default_allgather_fullmesh2", "push"},
+};
+
+SelectionRequest requestFor(Collective collective, Communicator const& communicator, CollectiveCall const& call) {
+  auto& cache = collectives_impl::ContextCache::of(communicator);
+  SelectionRequest request;
+  request.collective = collective;
+  request.ranks = communicator.size();
+  request.bytes = collectives_impl::wholeBytes(collective, communicator.size(), call);
+  request.type = call.type;
+  request.op = call.op;
+  request.symmetric = call.symmetric;
+  request.machine = communicator.device().kind;
+  request.device = cache.facts().device;
+  request.wholeLines = cache.facts().wholeLines;
+  return request;
+}
+
+}  // namespace
+
+AlgorithmCollection AlgorithmCollection::defaults() {
+  AlgorithmCollection result;
+  for (auto collective : collectives) {
+    // Its kernels are those of message groups.
+    if (collective == Collective::sendRecv) continue;
+    for (auto& name : KernelTable::instance().algorithms(collective)) {
+      result.add(std::make_shared<collectives_impl::LibraryAlgorithm>(collective, std::move(name)));
+    }
+  }
+  result.add(collectives_impl::messageRing());
+  for (auto const& entry : aliases) {
+    if (result.find(entry.collective, entry.name)) {
+      result.addAlias(entry.collective, std::string(entry.alias), entry.name);
+    }
+  }
+  result.setProfile(TunedProfile::installed());
+  return result;
+}
+
+void AlgorithmCollection::add(std::shared_ptr<Algorithm const> algorithm) {
+  if (algorithm == nullptr) fail(ErrorCode::invalidUsage, "AlgorithmCollection::add: there is no algorithm");
+  std::pair const key(algorithm->collective(), algorithm->name());
+  std::erase_if(algorithms_, [&](auto const& old) { return std::pair(old->collective(), old->name()) == key; });
+  algorithms_.push_back(algorithm);
+  byName_[key] = std::move(algorithm);
+}
+
+void AlgorithmCollection::addAlias(Collective collective, std::string alias, std::string_view name) {
+  byName_[{collective, std::move(alias)}] = at(collective, name);
+}
+
+std::shared_ptr<Algorithm const> AlgorithmCollection::find(Collective collective, std::string_view name) const {
+  auto const found = byName_.find(std::pair(collective, std::string(name)));
+  return found == byName_.end() ? nullptr : found->second;
+}
+
+std::vector<std::string> AlgorithmCollection::names(Collective collective) const {
+  std::vector<std::string> result;
+  for (auto const& algorithm : algorithms_) {
+    if (algorithm->collective() == collective) result.push_back(algorithm->name());
+  }
+  return result;
+}
+
+std::shared_ptr<Algorithm const> AlgorithmCollection::at(Collective collective, std::string_view name) const {
+  auto result = find(collective, name);
+  if (result == nullptr) {
+    auto const there = names(collective);
+    fail(ErrorCode::invalidUsage, "there is no {} \"{}\"; {}", nameOf(collective), name,
+         there.empty() ? std::string("this collection has no algorithm of that collective")
+                       : fmt::format("choose one of {}", fmt::join(there, ", ")));
+  }
+  return result;
+}
+
+Selection AlgorithmCollection::choose(Collective collective, Communicator const& communicator,
+                                      CollectiveCall const& call) const {
+  collectives_impl::checkCall(communicator, collective, call);
+  auto const request = requestFor(collective, communicator, call);
+  if (selector_) {
+    if (auto choice = selector_(request)) return *choice;
+  }
+  auto const works = [&](std::string const& name) {
+    auto const algorithm = find(collective, name);
+    return algorithm != nullptr && algorithm->refusal(communicator, call).empty();
+  };
+  if (profile_ != nullptr) {
+    if (auto const* const tuned = profile_->nearest(request); tuned != nullptr && works(tuned->algorithm)) {
+      return {tuned->algorithm, tuned->blocks, tuned->threads};
+    }
+  }
+  for (auto const& name : preferredAlgorithms(request)) {
+    if (works(name)) return {name};
+  }
+  std::string reasons;
+  for (auto const& algorithm : algorithms_) {
+    if (algorithm->collective() != collective) continue;
+    auto const why = algorithm->refusal(communicator, call);
+    if (why.empty()) return {algorithm->name()};
+    reasons += fmt::format("\n{}: {}", algorithm->name(), why);
+  }
+  fail(ErrorCode::unsupported, "{}: no algorithm of this collection can do it{}",
+       collectives_impl::titleOf(communicator, collective, call),
+       reasons.empty() ? std::string("; it has none of this collective") : reasons);
+}
+
+void AlgorithmCollection::execute(Collective collective, Communicator const& communicator, Stream const& stream,
+                                  CollectiveCall const& call) const {
+  auto const choice = choose(collective, communicator, call);
+  auto const algorithm = at(collective, choice.algorithm);
+  auto shaped = call;
+  if (shaped.blocks == 0) shaped.blocks = choice.blocks;
+  if (shaped.threads == 0) shaped.threads = choice.threads;
+  algorithm->execute(communicator, stream, shaped);
+}
+
+}  // namespace mscclpp

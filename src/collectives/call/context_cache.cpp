@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "collectives/call/context_cache.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "base/format.hpp"
+#include "mscclpp/algorithms/tuning.hpp"
+
+namespace mscclpp {
+namespace collectives_impl {
+namespace {
+
+// Multiprocessors of the GPU that the largest default grid was chosen for.
+constexpr std::uint64_t tunedMultiprocessors = 132;
+
+std::uint32_t largestGrid(Device device, unsigned ranksPerDevice) {
+  // On simulated GPUs threads are the cost: as few as leave room for several blocks to get into each other's way.
+  if (device.kind == DeviceKind::sim) return 4;
+  // The grids of all ranks must be there at once: a block for each multiprocessor fits, whatever the kernel.
+  if (ranksPerDevice > 1) {
+    auto const all = static_cast<unsigned>(device.properties().multiprocessors);
+    return std::clamp(all / ranksPerDevice, 1u, maxAllReduceBlocks);
+  }
+  auto const blocks = maxAllReduceBlocks * static_cast<std::uint64_t>(device.properties().multiprocessors);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks / tunedMultiprocessors, 1, maxAllReduceBlocks));
+}
+
+template <class Message>
+std::vector<Message> gather(Bootstrap& bootstrap, Message const& mine) {
+  std::vector<Message> all(static_cast<std::size_t>(bootstrap.getNranks()), mine);
+  bootstrap.allGather(all.data(), sizeof(Message));
+  return all;
+}
+
+// Sizes at which workspaces grow, so that they are replaced a few times at most.
+layout::WorkspaceRequirement rounded(layout::WorkspaceRequirement const& need, std::uint32_t blocks) {
+  auto const up = [](std::uint64_t bytes) { return bytes == 0 ? 0 : std::bit_ceil(bytes); };
+  return {std::max(need.blocks, blocks), up(need.packetBytes), up(need.lineBytes), up(need.stageBytes), need.multicast};
+}
+
+}  // namespace
+
+ContextCache::ContextCache(Communicator const& communicator)
+    : communicator_(communicator), machine_(communicator.device().runtime()) {
+  struct Own {
+    std::uint64_t wholeLines;
+    std::uint64_t maxBlocks;
+    std::uint64_t multicast;
+    char device[112];
+  };
+  Own own{};
+  own.wholeLines = communicator.linesArriveWhole() ? 1 : 0;
+  int const sharing = communicator.ranksPerDevice();
+  own.maxBlocks = largestGrid(communicator.device(), static_cast<unsigned>(sharing));
+  communicator.device().properties().name.copy(own.device, sizeof own.device - 1);
+  facts_.maxBlocks = static_cast<std::uint32_t>(own.maxBlocks);
+  facts_.device = own.device;
+  facts_.noMulticast = whyNoMulticast(communicator.device());
+  own.multicast = facts_.noMulticast.empty() ? 1 : 0;
+  if (sharing > 1) {
+    if (facts_.noMulticast.empty()) facts_.noMulticast = "ranks share a GPU, which takes part once only";
+    facts_.device.clear();  // no profile was tuned for that
+  }
+  for (auto const& other : gather(*communicator.bootstrap(), own)) {
+    facts_.wholeLines = facts_.wholeLines && other.wholeLines != 0;
+    facts_.maxBlocks = std::min(facts_.maxBlocks, static_cast<std::uint32_t>(other.maxBlocks));
+    if (other.multicast == 0 && facts_.noMulticast.empty()) {
+      facts_.noMulticast = "not every rank's device can take part; see isNvlsSupported() on each";
+    }
+    if (std::strncmp(own.device, other.device, sizeof own.device) != 0) facts_.device.clear();
+  }
+}
+
+bool ContextCache::agree(bool mine) const {
+  auto const all = gather(*communicator_.bootstrap(), static_cast<std::uint8_t>(mine ? 1 : 0));
+  return std::all_of(all.begin(), all.end(), [](std::uint8_t one) { return one != 0; });
+}
+
+// Collective. True when no kernel of any rank can use what is kept; false where a rank cannot tell now.
+bool ContextCache::quiesce(bool capturing) {
+  return agree(!capturing && machine_.synchronizeDevice(communicator_.device().ordinal));
+}
+
+// Before an entry is added. The ranks make the same calls, so they choose the same entry to go.
+template <class Map, class MayGo>
+void ContextCache::makeRoom(Map& map, std::size_t limit, bool capturing, MayGo&& mayGo) {
+  if (map.size() < limit || map.oldest(mayGo) == nullptr || !quiesce(capturing)) return;
+  while (map.size() >= limit) {
+    auto const* const oldest = map.oldest(mayGo);
+    if (oldest == nullptr) return;
+    map.erase(*oldest);
+  }
+}
+
+Team const& ContextCache::team(Stream const& stream, layout::WorkspaceRequirement const& requirement) {
+  bool const capturing = machine_.capturing(stream.native());
+  auto* entry = teams_.find(stream.native());
+  if (entry != nullptr && merge(entry->requirement, requirement) == entry->requirement) {
+    entry->inGraph = entry->inGraph || capturing;
+    return *entry->team;
+  }
+  if (entry == nullptr) {
+    makeRoom(teams_, limits_.teams, capturing,
+             [](TeamOfStream const& old) { return !old.inGraph && old.retired.empty(); });
+    auto const need = rounded(requirement, facts_.maxBlocks);
+    auto team = std::make_unique<Team>(communicator_, need);
+    return *teams_.insert(stream.native(), {std::move(team), need, capturing, {}, {}}).team;
+  }
+  auto const need = rounded(merge(entry->requirement, requirement), facts_.maxBlocks);
+  auto larger = std::make_unique<Team>(communicator_, need);
+  if (entry->inGraph || !quiesce(capturing)) entry->retired.push_back(std::move(entry->team));
+  entry->team = std::move(larger);
+  entry->requirement = need;
+  entry->inGraph = capturing;
+  return *entry->team;
+}
+
+Stream const* ContextCache::sideStreams(Stream const& stream, unsigned count) {
+  auto& sides = teams_.find(stream.native())->sides;
+  while (sides.size() < count) sides.emplace_back(communicator_.device());
+  return sides.data();
+}
+
+void ContextCache::dropDeadWindows() {
+  std::vector<std::byte*> dead;
+  windows_.forEach([&](std::byte* base, Window const& window) {
+    try {
+      if (machine_.allocationOf(base).id != window.allocation) dead.push_back(base);
+    } catch (Error const&) {
+      dead.push_back(base);
+    }
+  });
+  for (auto* base : dead) windows_.erase(base);
+}
+
+WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std::size_t bytes, bool multicast) {
+  auto const allocation = machine_.allocationOf(pointer);
+  auto* const base = static_cast<std::byte*>(allocation.base);
+  auto const offset = static_cast<std::uint64_t>(static_cast<std::byte const*>(pointer) - base);
+  int const rank = communicator_.rank();
+  if (offset + bytes > allocation.bytes) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: a buffer of {} bytes at {} ends {} bytes behind its allocation of {} bytes; pass the size that the "
+         "buffer has",
+         rank, bytes, fmt::ptr(pointer), offset + bytes - allocation.bytes, allocation.bytes);
+  }
+  bool const capturing = machine_.capturing(stream.native());
+  auto* found = windows_.find(base);
+  if (found != nullptr && found->allocation == allocation.id) {
+    found->inGraph = found->inGraph || capturing;
+    if (!multicast || found->memory->deviceHandle().multicast != nullptr)
+      return {&found->memory->deviceHandle(), offset};
+    if (found->multicast == nullptr) {
+      found->multicast =
+          std::make_unique<MemoryWindow>(communicator_, base, found->memory->size(), std::vector<int>{}, true);
+    }
+    return {&found->multicast->deviceHandle(), offset};
+  }
+  dropDeadWindows();
+  makeRoom(windows_, limits_.windows, capturing, [](Window const& old) { return !old.inGraph; });
+
+  struct Own {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+  };
+  auto const all = gather(*communicator_.bootstrap(), Own{offset, allocation.bytes});
+  auto common = allocation.bytes;
+  // Compared with one rank by all, so that all refuse.
+  for (std::size_t other = 0; other < all.size(); ++other) {
+    common = std::min(common, static_cast<std::size_t>(all[other].bytes));
+    if (all[other].offset == all[0].offset) continue;
+    fail(ErrorCode::invalidUsage,
+         "rank {}: `symmetric` buffers must lie equally far into their allocations, but rank 0's is {} bytes from the "
+         "start and rank {}'s {} bytes; allocate them alike on all ranks, or leave `symmetric` out",
+         rank, all[0].offset, other, all[other].offset);
+  }
+  auto& made = windows_.insert(
+      base, {allocation.id, std::make_unique<MemoryWindow>(communicator_, base, common, std::vector<int>{}, multicast),
+             nullptr, capturing});
+  return {&made.memory->deviceHandle(), offset};
+}
+
+std::shared_ptr<void> ContextCache::native(Stream const& stream, std::uint64_t algorithm, ContextKey const& key,
+                                           std::function<void()> const& initialize,
+                                           std::function<std::shared_ptr<void>()> const& make) {
+  if (!initialized_.contains(algorithm)) {
+    if (initialize) initialize();
+    initialized_.insert(algorithm);
+  }
+  if (!make) return nullptr;
+  bool const capturing = machine_.capturing(stream.native());
+  NativeKey const fullKey{algorithm, stream.native(), key};
+  if (auto* const found = natives_.find(fullKey)) {
+    found->inGraph = found->inGraph || capturing;
+    return found->context;
+  }
+  makeRoom(natives_, limits_.native, capturing, [](Native const& old) { return !old.inGraph; });
+  return natives_.insert(fullKey, {make(), capturing}).context;
+}
+
+void ContextCache::setLimits(ContextLimits const& limits) {
+  // A call may need a window for its input and one for its output.
+  if (limits.teams == 0 || limits.windows < 2 || limits.native == 0) {
+    fail(
+        ErrorCode::invalidUsage,
+        "rank {}: setContextLimits with {} teams, {} windows and {} native contexts; there must be at least 1, 2 and 1",
+        communicator_.rank(), limits.teams, limits.windows, limits.native);
+  }
+  limits_ = limits;
+}
+
+ContextCounts ContextCache::counts() const {
+  ContextCounts result;
+  result.teams = teams_.size();
+  result.windows = windows_.size();
+  result.native = natives_.size();
+  teams_.forEach([&](void*, TeamOfStream const& entry) {
+    result.retiredTeams += entry.retired.size();
+    result.workspaceBytes += entry.team->deviceHandle().layout.total;
+    for (auto const& old : entry.retired) result.workspaceBytes += old->deviceHandle().layout.total;
+  });
+  return result;
+}
+
+void ContextCache::release() {
+  if (!quiesce(false)) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: releaseContexts while a stream is captured, here or on another rank; end the capture first",
+         communicator_.rank());
+  }
+  teams_.clear();
+  windows_.clear();
+  natives_.clear();
+  // Nobody goes on, perhaps to free its buffers, before everybody has let go of them.
+  communicator_.bootstrap()->barrier();
+}
+
+}  // namespace collectives_impl
+
+using collectives_impl::ContextCache;
+
+void setContextLimits(Communicator const& communicator, ContextLimits const& limits) {
+  auto& cache = ContextCache::of(communicator);
+  auto const lock = cache.lock();
+  cache.setLimits(limits);
+}
+
+ContextCounts contextCounts(Communicator const& communicator) {
+  auto& cache = ContextCache::of(communicator);
+  auto const lock = cache.lock();
+  return cache.counts();
+}
+
+void releaseContexts(Communicator const& communicator) {
+  auto& cache = ContextCache::of(communicator);
+  auto const lock = cache.lock();
+  cache.release();
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/collectives/native_algorithm.hpp"
+
+#include <atomic>
+#include <utility>
+
+#include "collectives/call/context_cache.hpp"
+#include "base/format.hpp"
+
+namespace mscclpp {
+namespace {
+
+std::uint64_t nextId() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+NativeAlgorithm::NativeAlgorithm(std::string name, Collective collective, NativeFunctions functions)
+    : name_(std::move(name)), collective_(collective), functions_(std::move(functions)), id_(nextId()) {
+  if (name_.empty()) fail(ErrorCode::invalidUsage, "NativeAlgorithm of {}: it needs a name", nameOf(collective));
+  if (!functions_.run) {
+    fail(ErrorCode::invalidUsage, "NativeAlgorithm {} of {}: there is no function `run`, which starts the kernel",
+         name_, nameOf(collective));
+  }
+}
+
+std::string NativeAlgorithm::refusal(Communicator const& communicator, CollectiveCall const& call) const {
+  return functions_.refusal ? functions_.refusal(communicator, call) : std::string();
+}
+
+void NativeAlgorithm::execute(Communicator const& communicator, Stream const& stream,
+                              CollectiveCall const& call) const {
+  if (auto const why = refusal(communicator, call); !why.empty()) {
+    fail(ErrorCode::invalidUsage, "rank {}: {} by {}: {}", communicator.rank(), nameOf(collective_), name_, why);
+  }
+  auto& cache = collectives_impl::ContextCache::of(communicator);
+  auto const lock = cache.lock();
+  auto const key = functions_.contextKey ? functions_.contextKey(communicator, call) : ContextKey{};
+  std::function<void()> initialize;
+  if (functions_.initialize) initialize = [&] { functions_.initialize(communicator); };
+  std::function<std::shared_ptr<void>()> make;
+  if (functions_.makeContext) make = [&] { return functions_.makeContext(communicator, call); };
+  functions_.run(cache.native(stream, id_, key, initialize, make), call, stream);
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "collectives/kernels/device/others/copy_engine.hpp"
+
+namespace mscclpp::collectives_impl {
+inline namespace MSCCLPP_BACKEND {
+
+void enterSumFloat32Float64(KernelTable& table) {
+  addReductionsAndCopies<float, Sum>(table);
+  addReductionsAndCopies<double, Sum>(table);
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp::collectives_impl

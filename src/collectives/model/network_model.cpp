@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The time of one call in two levels. docs/cost_model.md has the formulas.
+#include "mscclpp/collectives/network_model.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/format.hpp"
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp {
+namespace {
+
+class Levels {
+ public:
+  Levels(MachineModel const& machine, NetworkModel const& network, TwoLevelQuery const& query)
+      : machine_(machine),
+        network_(network),
+        query_(query),
+        nodes_(query.nodes),
+        rails_(query.rails),
+        whole_(static_cast<double>(query.bytes)) {}
+
+  std::optional<TwoLevelTime> time() const {
+    // The launch, the meetings at begin and end, and what follows.
+    auto const around = machine_.kernelTime + machine_.launchGap + 2 * machine_.meetingTime;
+    auto const part = whole_ / (nodes_ * rails_);
+    auto const barrier = nodes_ > 1 ? machine_.meetingTime : 0;  // of the blocks, around what the first of them does
+    switch (query_.collective) {
+      case Collective::allGather: {
+        // The own part goes to the node and to the network at the same time, what comes from there to the node.
+        auto const own = stored(part * (rails_ - 1), part);
+        auto const network = exchanged(part) + (nodes_ > 1 ? network_.messageTime : 0);
+        auto const spread = stored(part * (nodes_ - 1) * (rails_ - 1), 0);
+        return TwoLevelTime{around + std::max(own, network) + barrier + spread, std::max(0.0, network - own)};
+      }
+      case Collective::allReduce: {
+        auto const shard = whole_ / rails_;
+        auto const reduced = loaded(shard * (rails_ - 1), shard);
+        auto const toPeers = shard * (rails_ - 1);
+        auto const once = 2 * barrier + exchanged(shard) + stored(toPeers, shard * (nodes_ + 1));
+        // A piece to each node, and the result of one to all.
+        auto const pieces = 2 * exchanged(shard / nodes_);
+        auto const twice = 4 * barrier + pieces + stored(toPeers, shard * 4);
+        bool const one = nodes_ <= 2 || once <= twice;
+        return TwoLevelTime{around + reduced + (one ? once : twice), one ? exchanged(shard) : pieces};
+      }
+      case Collective::allToAll: {
+        auto const network = exchanged(part * rails_);
+        auto const handedOut = stored(part * nodes_ * (rails_ - 1), part * nodes_);
+        return TwoLevelTime{around + handedOut + 3 * machine_.meetingTime + network + stored(0, whole_), network};
+      }
+      default:
+        return std::nullopt;
+    }
+  }
+
+ private:
+  // To each other node, and as much from each.
+  double exchanged(double bytes) const {
+    if (nodes_ == 1) return 0;
+    auto const others = nodes_ - 1;
+    return network_.messageTime + (others - 1) * network_.transferTime + others * bytes / network_.railRate;
+  }
+
+  double multiprocessors(double bytes) const {
+    return bytes / (std::min<double>(query_.blocks, machine_.multiprocessors) * machine_.blockRate);
+  }
+  // Bytes that go to peers of the node, and that stay at home.
+  double stored(double peers, double local) const {
+    auto const rate = machine_.storeRate * query_.blocks / (query_.blocks + machine_.storeRamp);
+    return std::max({peers / rate, multiprocessors(peers + local), 2 * (peers + local) / machine_.memoryRate});
+  }
+  double loaded(double peers, double local) const {
+    return std::max(
+        {peers / machine_.loadRate, multiprocessors(peers + local), 2 * (peers + local) / machine_.memoryRate});
+  }
+
+  MachineModel const& machine_;
+  NetworkModel const& network_;
+  TwoLevelQuery const& query_;
+  double nodes_;
+  double rails_;
+  double whole_;
+};
+
+}  // namespace
+
+std::optional<TwoLevelTime> predictTwoLevel(MachineModel const& machine, NetworkModel const& network,
+                                            TwoLevelQuery const& query) {
+  auto const refuse = [&](std::string_view what, auto value, std::string_view allowed) {
+    fail(ErrorCode::invalidUsage, "model of {} in two levels: {} is {}; allowed is {}", nameOf(query.collective), what,
+         value, allowed);
+  };
+  if (query.nodes < 1) refuse("the number of nodes", query.nodes, "1 or more");
+  if (query.rails < 1) refuse("the number of ranks of a node", query.rails, "1 or more");
+  if (query.blocks < 1) refuse("the number of blocks", query.blocks, "1 or more");
+  if (query.threads < 1 || query.threads > 1024) refuse("the number of threads", query.threads, "1 to 1024");
+  // Also where they are no numbers.
+  if (!(network.messageTime >= 0)) refuse("messageTime", network.messageTime, "0 or more");
+  if (!(network.transferTime >= 0)) refuse("transferTime", network.transferTime, "0 or more");
+  if (!(network.railRate > 0)) refuse("railRate", network.railRate, "more than 0");
+  return Levels(machine, network, query).time();
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "host/bootstrap/tcp_server.hpp"
+
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/format.hpp"
+#include "base/own_thread.hpp"
+
+namespace mscclpp {
+namespace {
+
+// An honest rank answers a greeting at once; whoever takes longer is cut off.
+constexpr std::chrono::nanoseconds examinationLimit = std::chrono::seconds(10);
+// Above this the oldest is cut off: an honest one is never the oldest for long.
+constexpr std::size_t mostCandidates = 512;
+
+constexpr std::size_t firstRoom = std::size_t{64} << 10;
+
+bool wouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+struct TcpServer::Candidate {
+  Candidate(FileHandle handle, std::string address)
+      : socket(std::move(handle)), from(std::move(address)), greeting(makeGreeting()), deadline(examinationLimit) {}
+
+  FileHandle socket;
+  std::string from;
+  Greeting greeting;
+  Hello hello{};
+  std::size_t filled = 0;
+  Deadline deadline;
+};
+
+TcpServer::TcpServer(int rank, int ranks, FileHandle listener, Key128 key, Events events)
+    : rank_(rank),
+      ranks_(ranks),
+      listener_(std::move(listener)),
+      key_(key),
+      events_(std::move(events)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_) throwSystemError(fmt::format("rank {}: make an event for the bootstrap", rank_), errno);
+  thread_ = startOwnThread([this] { run(); });
+}
+
+TcpServer::~TcpServer() {
+  stop_ = true;
+  std::uint64_t const one = 1;
+  [[maybe_unused]] auto const written = ::write(wake_.get(), &one, sizeof one);
+  thread_.join();
+  // End of file first: closing with unread input would reset the connection and lose what the peer has yet to read.
+  for (auto const& list : {connections_, arrivals_}) {
+    for (auto const& connection : list) {
+      ::shutdown(connection->socket.get(), SHUT_WR);
+      std::byte rest[4096];
+      while (::recv(connection->socket.get(), rest, sizeof rest, 0) > 0) {
+      }
+    }
+  }
+}
+
+void TcpServer::add(std::shared_ptr<PeerSocket> connection) {
+  {
+    std::lock_guard const lock(mutex_);
+    arrivals_.push_back(std::move(connection));
+  }
+  std::uint64_t const one = 1;
+  [[maybe_unused]] auto const written = ::write(wake_.get(), &one, sizeof one);
+}
+
+void TcpServer::accept() {
+  // A few at a time, so that those already here are examined in between.
+  for (int count = 0; count < 64; ++count) {
+    FileHandle socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        crowded_ = true;
+        log(LogLevel::warn,
+            "rank {}: no room for a new bootstrap connection: {}; raise the open file limit (ulimit -n)", rank_,
+            std::strerror(errno));
+        if (!candidates_.empty()) candidates_.pop_front();
+      }
+      return;
+    }
+    int const on = 1;
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    std::string from = "?";
+    try {
+      from = remoteAddress(socket.get()).toString();
+    } catch (Error const&) {
+      continue;  // it is gone already
+    }
+    if (candidates_.size() >= mostCandidates) {
+      log(LogLevel::warn, "rank {}: refused {}: too many connections that do not introduce themselves", rank_,
+          candidates_.front().from);
+      candidates_.pop_front();
+    }
+    candidates_.emplace_back(std::move(socket), std::move(from));
+    // A fresh socket has room for 32 bytes; one that has not is no use.
+    Candidate const& candidate = candidates_.back();
+    auto const sent = ::send(candidate.socket.get(), &candidate.greeting, sizeof(Greeting), MSG_NOSIGNAL);
+    if (sent != static_cast<ssize_t>(sizeof(Greeting))) candidates_.pop_back();
+  }
+}
+
+bool TcpServer::examine(Candidate& candidate) {
+  auto const room = writableBytesOf(candidate.hello).subspan(candidate.filled);
+  auto const got = ::recv(candidate.socket.get(), room.data(), room.size(), 0);
+  if (got < 0 && wouldBlock(errno)) return true;
+  if (got <= 0) {
+    log(LogLevel::warn, "rank {}: {} connected and left without introducing itself", rank_, candidate.from);
+    return false;
+  }
+  candidate.filled += static_cast<std::size_t>(got);
+  Hello const& hello = candidate.hello;
+  // The first bytes are enough to tell a stranger.
+  std::size_t const known = std::min(candidate.filled, sizeof hello.magic);
+  if (std::memcmp(&hello.magic, &wireMagic, known) != 0) {
+    log(LogLevel::warn, "rank {}: refused {}: it does not speak the bootstrap's language", rank_, candidate.from);
+    return false;
+  }
+  if (candidate.filled < sizeof hello) return true;
+  Admission admission = Admission::wrongSecret;
+  if (hello.version == wireVersion && proves(key_, candidate.greeting, hello)) admission = events_.decide(hello);
+  Verdict const verdict = makeVerdict(key_, hello, admission, ranks_);
+  auto const sent = ::send(candidate.socket.get(), &verdict, sizeof verdict, MSG_NOSIGNAL);
+  if (admission != Admission::admitted) {
+    log(LogLevel::warn, "rank {}: refused {}, which says it is rank {} of {}: {}", rank_, candidate.from, hello.rank,
+        hello.ranks, nameOf(admission));
+  } else if (sent == static_cast<ssize_t>(sizeof verdict)) {
+    auto connection = std::make_shared<PeerSocket>(std::move(candidate.socket), hello.rank);
+    connections_.push_back(connection);
+    events_.admitted(std::move(connection), hello);
+  }
+  return false;
+}
+
+bool TcpServer::read(PeerSocket& connection, std::string& reason) {
+  for (;;) {
+    bool const inHeader = connection.filled < sizeof(FrameHeader);
+    auto const target = inHeader
+                            ? writableBytesOf(connection.header).subspan(connection.filled)
+                            : std::span<std::byte>(connection.payload).subspan(connection.filled - sizeof(FrameHeader));
+    if (!target.empty()) {
+      auto const got = ::recv(connection.socket.get(), target.data(), target.size(), 0);
+      if (got < 0 && wouldBlock(errno)) return true;
+      if (got <= 0) {
+        if (got < 0) {
+          reason = fmt::format("its connection failed: {}", std::strerror(errno));
+        } else {
+          reason = connection.filled == 0 ? "it closed its connection" : "it closed its connection within a message";
+        }
+        return false;
+      }
+      connection.filled += static_cast<std::size_t>(got);
+    }
+    if (connection.filled < sizeof(FrameHeader)) continue;
+    if (inHeader) {
+      if (connection.header.magic != frameMagic || connection.header.bytes > longestMessage) {
+        reason = "it sent what is no message of the bootstrap";
+        return false;
+      }
+    }
+    std::size_t const received = connection.filled - sizeof(FrameHeader);
+    if (received < connection.header.bytes && received == connection.payload.size()) {
+      // Grows with what came: a header alone must not cost its sender's claim of memory.
+      connection.payload.resize(std::min<std::uint64_t>(connection.header.bytes, std::max(firstRoom, 2 * received)));
+    }
+    if (received == connection.header.bytes) {
+      events_.message(connection.peer, connection.header.tag, std::move(connection.payload));
+      connection.payload = {};
+      connection.filled = 0;
+    }
+  }
+}
+
+void TcpServer::drop(std::shared_ptr<PeerSocket> const& connection, std::string const& reason) {
+  ::shutdown(connection->socket.get(), SHUT_RDWR);  // a sender that still holds it gets EPIPE
+  std::erase(connections_, connection);
+  bool const another = std::any_of(connections_.begin(), connections_.end(),
+                                   [&](auto const& other) { return other->peer == connection->peer; });
+  if (!another) events_.lost(connection->peer, reason);
+}
+
+void TcpServer::run() {
+  setLogRank(rank_);
+  std::vector<pollfd> entries;
+  while (!stop_) {
+    {
+      std::lock_guard const lock(mutex_);
+      connections_.insert(connections_.end(), arrivals_.begin(), arrivals_.end());
+      arrivals_.clear();
+    }
+    entries.clear();
+    entries.push_back({wake_.get(), POLLIN, 0});
+    // While descriptors are short, the listener would only wake this thread for nothing.
+    entries.push_back({crowded_ ? -1 : listener_.get(), POLLIN, 0});
+    for (auto const& candidate : candidates_) entries.push_back({candidate.socket.get(), POLLIN, 0});
+    for (auto const& connection : connections_) entries.push_back({connection->socket.get(), POLLIN, 0});
+    int limit = crowded_ ? 50 : -1;
+    if (!crowded_ && !candidates_.empty()) limit = candidates_.front().deadline.pollMilliseconds();
+    crowded_ = false;
+    if (::poll(entries.data(), entries.size(), limit) < 0) {
+      if (errno == EINTR || errno == EAGAIN || errno == ENOMEM) continue;
+      log(LogLevel::error, "rank {}: the bootstrap's poll failed: {}", rank_, std::strerror(errno));
+      return;
+    }
+    try {
+      std::uint64_t ignored = 0;
+      if (entries[0].revents != 0) {
+        [[maybe_unused]] auto const got = ::read(wake_.get(), &ignored, sizeof ignored);
+      }
+      std::size_t at = 2;
+      auto const readable = connections_;  // events below may add and remove
+      for (auto candidate = candidates_.begin(); candidate != candidates_.end(); ++at) {
+        bool keep = true;
+        if (entries[at].revents != 0) {
+          keep = examine(*candidate);
+        } else if (candidate->deadline.expired()) {
+          log(LogLevel::warn, "rank {}: refused {}: it did not introduce itself within {}", rank_, candidate->from,
+              describe(examinationLimit));
+          keep = false;
+        }
+        candidate = keep ? std::next(candidate) : candidates_.erase(candidate);
+      }
+      for (auto const& connection : readable) {
+        if (entries[at++].revents == 0) continue;
+        std::string reason;
+        if (!read(*connection, reason)) drop(connection, reason);
+      }
+      if (entries[1].revents != 0) accept();
+    } catch (std::exception const& error) {
+      // Out of memory or of randomness: the message at hand is lost, which its receiver's time limit will tell.
+      log(LogLevel::error, "rank {}: bootstrap: {}", rank_, error.what());
+    }
+  }
+}
+
+}  // namespace mscclpp

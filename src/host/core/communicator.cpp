@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/communicator.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "host/bootstrap/bootstrap_access.hpp"
+#include "host/core/communicator_impl.hpp"
+#include "base/format.hpp"
+#include "host/net/host_identity.hpp"
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/trace.hpp"
+#include "mscclpp/host/wait.hpp"
+#include "mscclpp/host/wait_report.hpp"
+
+namespace mscclpp {
+
+Communicator::Impl::Impl(std::shared_ptr<Bootstrap> with, Device on)
+    : bootstrap(std::move(with)), device(on), machine(on.runtime()), peers(static_cast<std::size_t>(size())) {
+  PeerInfo self{};
+  self.hostIdentity = hostIdentity();
+  self.process = processIdentity();
+  self.kind = static_cast<std::uint32_t>(device.kind);
+  self.ordinal = device.ordinal;
+  self.node = machine.nodeOf(device.ordinal);
+  for (auto const transport : {Transport::ib, Transport::tcp}) {
+    if (missing(transport, device).empty()) self.transports |= TransportSet(transport).bits();
+  }
+  machine.properties(device.ordinal).busId.copy(self.busId, sizeof self.busId - 1);
+  peers[static_cast<std::size_t>(rank())] = self;
+  bootstrap->allGather(peers.data(), sizeof(PeerInfo));
+  for (int other = 0; other < size(); ++other) {
+    if (peer(other).kind == self.kind) continue;
+    fail(ErrorCode::invalidUsage, "rank {} has a {} device, but rank {} a {} one; all ranks must have one kind", rank(),
+         nameOf(device.kind), other, nameOf(static_cast<DeviceKind>(peer(other).kind)));
+  }
+  watch = static_cast<layout::Watch*>(machine.allocateHost(sizeof(layout::Watch)));
+  watch->rank = rank();
+  watch->limitNs = static_cast<std::uint64_t>(environment().kernelTimeout.count());
+}
+
+Communicator::Impl::~Impl() { machine.releaseHost(watch); }
+
+bool Communicator::Impl::sameDevice(int one, int other) const {
+  auto const& a = peer(one);
+  auto const& b = peer(other);
+  if (a.hostIdentity != b.hostIdentity) return false;
+  // Processes may number the devices differently.
+  if (a.busId[0] != 0 || b.busId[0] != 0) return std::strncmp(a.busId, b.busId, sizeof a.busId) == 0;
+  return a.process == b.process && a.ordinal == b.ordinal;
+}
+
+void Communicator::Impl::checkPeer(std::string_view operation, int of) const {
+  if (of < 0 || of >= size()) {
+    fail(ErrorCode::invalidUsage, "rank {}: {} names rank {}, but ranks are 0 to {}", rank(), operation, of,
+         size() - 1);
+  }
+}
+
+void Communicator::Impl::checkOwn(std::string_view operation, RegisteredMemory const& memory) const {
+  if (!memory || memory.reach() != MemoryReach::own) {
+    fail(ErrorCode::invalidUsage, "rank {}: {} takes this rank's own memory, as registerMemory returns it; got {}",
+         rank(), operation,
+         memory ? fmt::format("memory of rank {}", memory.rank()) : std::string("an empty RegisteredMemory"));
+  }
+}
+
+void Communicator::Impl::reportFault(ErrorCode code, std::string const& text) {
+  {
+    std::lock_guard const lock(faultMutex);
+    if (!fault) fault.emplace(code, text);
+  }
+  log(LogLevel::info, "{}", text);
+  storeShared(&watch->abort, 1u);
+}
+
+namespace {
+
+std::shared_ptr<Bootstrap> require(std::shared_ptr<Bootstrap> bootstrap) {
+  if (!bootstrap)
+    fail(ErrorCode::invalidUsage, "Communicator: there is no bootstrap; make one first, such as TcpBootstrap");
+  return bootstrap;
+}
+
+}  // namespace
+
+struct Communicator::Attachments {
+  std::recursive_mutex mutex;  // one attachment may use another while it is made
+  std::map<std::type_index, std::shared_ptr<void>> all;
+};
+
+void* Communicator::attach(std::type_index type, std::shared_ptr<void> (*make)(Communicator const&)) const {
+  std::lock_guard const lock(attachments_->mutex);
+  auto found = attachments_->all.find(type);
+  if (found == attachments_->all.end()) {
+    auto made = make(*this);
+    found = attachments_->all.emplace(type, std::move(made)).first;
+  }
+  return found->second.get();
+}
+
+Communicator::Communicator(std::shared_ptr<Bootstrap> bootstrap, Device device)
+    : impl_(std::make_shared<Impl>(require(std::move(bootstrap)), device)),
+      attachments_(std::make_unique<Attachments>()) {}
+Communicator::~Communicator() = default;
+
+std::shared_ptr<Bootstrap> const& Communicator::bootstrap() const noexcept { return impl_->bootstrap; }
+int Communicator::rank() const noexcept { return impl_->rank(); }
+int Communicator::size() const noexcept { return impl_->size(); }
+Device Communicator::device() const noexcept { return impl_->device; }
+layout::Watch* Communicator::watch() const noexcept { return impl_->watch; }
+
+bool Communicator::reaches(int peer) const {
+  impl_->checkPeer("reaches", peer);
+  auto const& self = impl_->peer(rank());
+  return impl_->sameHost(peer) && impl_->peer(peer).node == self.node;
+}
+
+int Communicator::ranksPerDevice() const {
+  int most = 1;
+  for (int one = 0; one < size(); ++one) {
+    int sharing = 0;
+    for (int other = 0; other < size(); ++other) sharing += impl_->sameDevice(one, other) ? 1 : 0;
+    most = std::max(most, sharing);
+  }
+  return most;
+}
+
+bool Communicator::linesArriveWhole(int peer) const {
+  if (!reaches(peer)) return false;
+  auto const& theirs = impl_->peer(peer);
+  int ordinal = theirs.ordinal;
+  if (std::string_view const busId = theirs.busId; !busId.empty()) {
+    ordinal = -1;
+    for (int device = 0; device < impl_->machine.deviceCount(); ++device) {
+      if (impl_->machine.properties(device).busId == busId) ordinal = device;
+    }
+    // A device that this process cannot see: nothing is known of the way to it.
+    if (ordinal < 0) return false;
+  }
+  return impl_->machine.linesArriveWhole(impl_->device.ordinal, ordinal);
+}
+
+bool Communicator::linesArriveWhole() const {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!linesArriveWhole(peer)) return false;
+  }
+  return true;
+}
+
+void Communicator::setTimeLimit(std::chrono::nanoseconds limit) const {
+  if (limit < std::chrono::nanoseconds::zero()) {
+    fail(ErrorCode::invalidUsage, "rank {}: setTimeLimit({} ns): it must be 0 (none) or more", rank(), limit.count());
+  }
+  std::atomic_ref(impl_->watch->limitNs).store(static_cast<std::uint64_t>(limit.count()), std::memory_order_relaxed);
+}
+
+RegisteredMemory Communicator::registerMemory(void* pointer, std::size_t bytes) const {
+  return RegisteredMemory::own(rank(), impl_->device, pointer, bytes);
+}
+
+RegisteredMemory Communicator::registerMemory(void* pointer, std::size_t bytes, TransportSet transports) const {
+  std::vector<std::shared_ptr<TransportContext>> contexts;
+  for (auto const transport : allTransports) {
+    if (transport != Transport::memory && transports.has(transport)) contexts.push_back(impl_->context(transport));
+  }
+  return RegisteredMemory::own(rank(), impl_->device, pointer, bytes, contexts);
+}
+
+void Communicator::sendMemory(RegisteredMemory const& memory, int peer, int tag) const {
+  BootstrapAccess::checkTag(*impl_->bootstrap, "sendMemory", peer, tag);
+  impl_->checkOwn("sendMemory", memory);
+  BootstrapAccess::send(*impl_->bootstrap, memory.serialize(!impl_->sameProcess(peer)), peer,
+                        BootstrapAccess::beside(tag, BootstrapAccess::memory));
+}
+
+RegisteredMemory Communicator::recvMemory(int peer, int tag) const {
+  BootstrapAccess::checkTag(*impl_->bootstrap, "recvMemory", peer, tag);
+  auto const bytes =
+      BootstrapAccess::recv(*impl_->bootstrap, peer, BootstrapAccess::beside(tag, BootstrapAccess::memory));
+  return RegisteredMemory::deserialize(bytes, impl_->device);
+}
+
+std::vector<RegisteredMemory> Communicator::exchangeMemory(RegisteredMemory const& memory) const {
+  impl_->checkOwn("exchangeMemory", memory);
+  bool alone = true;
+  for (int peer = 0; peer < size(); ++peer) alone = alone && impl_->sameProcess(peer);
+  auto const mine = memory.serialize(!alone);
+  // Keys of transports differ in size from rank to rank.
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size()));
+  sizes[static_cast<std::size_t>(rank())] = mine.size();
+  impl_->bootstrap->allGather(sizes.data(), sizeof sizes[0]);
+  auto const stride = *std::max_element(sizes.begin(), sizes.end());
+  std::vector<std::byte> all(stride * sizes.size());
+  std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(stride) * rank());
+  impl_->bootstrap->allGather(all.data(), stride);
+  std::vector<RegisteredMemory> result;
+  for (int peer = 0; peer < size(); ++peer) {
+    auto const at = static_cast<std::size_t>(peer);
+    auto const part = std::span<std::byte const>(all).subspan(stride * at, sizes[at]);
+    result.push_back(peer == rank() ? memory : RegisteredMemory::deserialize(part, impl_->device));
+  }
+  // Nobody may withdraw its memory before everybody has mapped it.
+  impl_->bootstrap->barrier();
+  return result;
+}
+
+MemoryDevice2DeviceSemaphore Communicator::buildSemaphore(int peer, int tag) const {
+  return MemoryDevice2DeviceSemaphore(*this, peer, tag);
+}
+
+void Communicator::checkReports() const {
+  layout::Watch& watch = *impl_->watch;
+  std::string const text = explain(watch);
+  auto const first = text.empty() ? layout::WaitKind::none : watch.reports[0].kind;
+  std::optional<Error> fault;
+  {
+    std::lock_guard const lock(impl_->faultMutex);
+    fault = impl_->fault;
+  }
+  for (auto& report : watch.reports) report = {};
+  std::atomic_ref(watch.reportCount).store(0, std::memory_order_relaxed);
+  bool const raised = std::atomic_ref(watch.abort).load(std::memory_order_relaxed) != 0;
+  // A proxy that has failed does not come back, so neither may kernels wait for it again.
+  if (!impl_->aborted && !fault) std::atomic_ref(watch.abort).store(0, std::memory_order_relaxed);
+  if (fault) throw Error(fault->code(), text.empty() ? fault->what() : fmt::format("{}\n{}", fault->what(), text));
+  if (!text.empty()) {
+    throw Error(first == layout::WaitKind::misuse      ? ErrorCode::invalidUsage
+                : first == layout::WaitKind::abandoned ? ErrorCode::remoteError
+                                                       : ErrorCode::timeout,
+                text);
+  }
+  if (impl_->aborted) fail(ErrorCode::aborted, "rank {}: abort() has ended the waits of this rank's kernels", rank());
+  if (raised) {
+    fail(ErrorCode::timeout, "rank {}: a kernel gave up waiting, but its report is not complete: is it still running?",
+         rank());
+  }
+}
+
+void Communicator::abort() const noexcept {
+  impl_->aborted = true;
+  std::atomic_ref(impl_->watch->abort).store(1, std::memory_order_relaxed);
+}
+
+void Communicator::synchronize(Stream const& stream, std::optional<std::chrono::nanoseconds> limit) const {
+  auto const begin = Trace::on() ? Trace::now() : 0;
+  try {
+    stream.synchronize(limit);
+    if (begin != 0 && Trace::on()) Trace::span(rank(), Trace::hostTrack, "wait: synchronize", begin, {});
+  } catch (Error const& error) {
+    // What the kernels say is nearer to the cause than what the stream does.
+    std::string const text = explain(*impl_->watch);
+    if (text.empty()) throw;
+    throw Error(error.code(), fmt::format("rank {}: {}\n{}", rank(), error.what(), text));
+  }
+  checkReports();
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a communicator holds, shared with the semaphores and teams made from it.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/error.hpp"
+#include "base/random.hpp"
+#include "host/transport/transport.hpp"
+
+namespace mscclpp {
+
+struct Communicator::Impl {
+  // What each rank tells the others at the start.
+  struct PeerInfo {
+    std::uint64_t hostIdentity;
+    Key128 process;
+    std::uint32_t kind;
+    std::int32_t ordinal;
+    std::int32_t node;         // Runtime::nodeOf
+    std::uint32_t transports;  // that it could use, but for mapped memory
+    char busId[32];
+  };
+
+  Impl(std::shared_ptr<Bootstrap> with, Device on);
+  ~Impl();
+
+  int rank() const { return bootstrap->getRank(); }
+  int size() const { return bootstrap->getNranks(); }
+  PeerInfo const& peer(int of) const { return peers[static_cast<std::size_t>(of)]; }
+  bool sameProcess(int of) const { return peer(of).process == peer(rank()).process; }
+  bool sameHost(int of) const { return peer(of).hostIdentity == peer(rank()).hostIdentity; }
+  bool sameDevice(int one, int other) const;
+  // Throws invalidUsage naming the operation where there is no such other rank.
+  void checkPeer(std::string_view operation, int of) const;
+  void checkOwn(std::string_view operation, RegisteredMemory const& memory) const;
+  // Something beside the kernels has failed: their waits end, and checkReports() throws this.
+  void reportFault(ErrorCode code, std::string const& text);
+  // Made at first use.
+  std::shared_ptr<TransportContext> const& context(Transport transport);
+
+  std::shared_ptr<Bootstrap> bootstrap;
+  Device device;
+  Runtime& machine;
+  layout::Watch* watch = nullptr;
+  std::vector<PeerInfo> peers;
+  std::atomic<bool> aborted{false};
+  std::atomic<std::uint32_t> nextSemaphore{0};
+  std::atomic<std::uint64_t> agreements{0};  // begun by survivors()
+  std::uint64_t groups = 0;                  // made by shrink()
+  std::mutex faultMutex;
+  std::optional<Error> fault;  // the first one
+  std::mutex contextsMutex;
+  std::map<Transport, std::shared_ptr<TransportContext>> contexts;
+};
+
+}  // namespace mscclpp

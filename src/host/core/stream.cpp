@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/stream.hpp"
+
+#include <utility>
+
+#include "base/format.hpp"
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/trace.hpp"
+
+namespace mscclpp {
+
+Stream::Stream(Device device) : device_(device), native_(device.runtime().createStream(device.ordinal)), owned_(true) {}
+
+Stream Stream::borrow(Device device, void* native) {
+  device.runtime();  // must exist
+  return Stream(device, native, false);
+}
+
+Stream::Stream(Stream&& other) noexcept
+    : device_(other.device_),
+      native_(std::exchange(other.native_, nullptr)),
+      owned_(std::exchange(other.owned_, false)) {}
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(native_, other.native_);
+  std::swap(owned_, other.owned_);
+  return *this;
+}
+
+Stream::~Stream() {
+  // The machine answered when the stream was made, so it is there.
+  if (owned_) runtime(device_.kind).destroyStream(native_);
+}
+
+void Stream::synchronize(std::optional<std::chrono::nanoseconds> limit) const {
+  runtime(device_.kind).synchronize(native_, limit.value_or(environment().timeout));
+  if (Trace::on()) Trace::streamIdle(native_);
+}
+
+bool Stream::idle() const { return runtime(device_.kind).idle(native_); }
+
+void Stream::runAfter(Stream const& earlier) const {
+  if (!(earlier.device_ == device_)) {
+    fail(ErrorCode::invalidUsage, "a stream of device {} cannot run after one of device {}; give both one device",
+         device_.ordinal, earlier.device_.ordinal);
+  }
+  runtime(device_.kind).orderAfter(device_.ordinal, native_, earlier.native_);
+}
+
+void Stream::copy(void* dst, void const* src, std::size_t bytes) const {
+  if (bytes != 0) runtime(device_.kind).copyAsync(dst, src, bytes, native_);
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "host/memory/descriptor_server.hpp"
+#include "base/format.hpp"
+#include "host/net/host_identity.hpp"
+#include "base/keyed_hash.hpp"
+#include "host/memory/mapped_memory.hpp"
+#include "mscclpp/host/env.hpp"
+#include "host/net/socket.hpp"
+#include "host/transport/transport.hpp"
+
+namespace mscclpp {
+namespace {
+
+constexpr std::uint64_t recordMagic = 0x6d7363636c706d65ull;
+constexpr std::uint32_t recordVersion = 2;
+
+// What serialize() writes, followed by a KeyRecord and its bytes for each transport. In the byte order of the host; the
+// magic number of another order is refused.
+struct MemoryRecord {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t kind;
+  std::int32_t rank;
+  std::int32_t device;
+  std::uint64_t hostIdentity;
+  Key128 process;
+  Key128 registration;  // finds the original within its own process
+  Key128 descriptor;
+  std::uint64_t offset;  // into the allocation
+  std::uint64_t bytes;
+  std::uint64_t allocationBytes;
+  std::uint32_t hasIpc;
+  std::uint32_t hasDescriptor;
+  IpcHandle ipc;
+  std::int32_t node;  // Runtime::nodeOf
+  std::uint32_t keys;
+  std::uint64_t check;  // of everything but itself
+};
+static_assert(sizeof(MemoryRecord) == 192);
+
+struct KeyRecord {
+  std::uint32_t transport;
+  std::uint32_t bytes;
+};
+
+std::uint64_t checkOf(std::span<std::byte const> all) {
+  constexpr auto at = static_cast<std::ptrdiff_t>(offsetof(MemoryRecord, check));
+  std::vector<std::byte> text(all.begin(), all.begin() + at);
+  text.insert(text.end(), all.begin() + at + sizeof(MemoryRecord::check), all.end());
+  return keyedHash(Key128{}, text);
+}
+
+// A peer's allocation, as mapped here.
+struct Import {
+  Runtime& machine;
+  void* base;
+
+  Import(Runtime& from, void* address) : machine(from), base(address) {}
+  Import(Import const&) = delete;
+  Import& operator=(Import const&) = delete;
+  ~Import() { machine.releaseImport(base); }
+};
+
+// A runtime may refuse to open one handle twice, so all memory of one allocation shares its mapping.
+std::shared_ptr<Import> importIpcOnce(Runtime& machine, int device, IpcHandle const& handle) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, IpcHandle>, std::weak_ptr<Import>> imports;
+  std::lock_guard const lock(mutex);
+  std::erase_if(imports, [](auto const& entry) { return entry.second.expired(); });
+  auto& known = imports[{device, handle}];
+  auto import = known.lock();
+  if (!import) {
+    import = std::make_shared<Import>(machine, machine.importIpc(device, handle));
+    known = import;
+  }
+  return import;
+}
+
+}  // namespace
+
+struct RegisteredMemory::Impl {
+  int rank = -1;
+  Device device;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  MemoryReach reach = MemoryReach::own;
+
+  // Of the own memory.
+  Allocation allocation;
+  Key128 registration{};
+  mutable std::mutex exporting;
+  mutable bool exported = false;
+  mutable std::optional<IpcHandle> ipc;
+  mutable std::optional<Key128> descriptor;
+
+  // By transport; of the own memory the registrations that made the keys too.
+  std::map<Transport, std::vector<std::byte>> keys;
+  std::map<Transport, std::shared_ptr<Registration>> registrations;
+
+  // Of memory from elsewhere.
+  std::shared_ptr<void> source;
+
+  ~Impl() {
+    if (descriptor) DescriptorServer::instance().withdraw(*descriptor);
+  }
+
+  void exportOnce() const {
+    std::lock_guard const lock(exporting);
+    if (exported) return;
+    Runtime& machine = device.runtime();
+    ipc = machine.exportIpc(allocation);
+    if (auto const file = machine.exportDescriptor(allocation)) {
+      descriptor = DescriptorServer::instance().publish(FileHandle(*file));
+    }
+    if (!ipc && !descriptor) {
+      fail(ErrorCode::unsupported,
+           "rank {}: the memory at {} can be shared with no other process; allocate it with GpuBuffer or cudaMalloc",
+           rank, fmt::ptr(data));
+    }
+    exported = true;
+  }
+
+  // Registrations of this process, so that its other ranks can find them.
+  struct Table {
+    std::mutex mutex;
+    std::map<Key128, std::weak_ptr<Impl>> entries;
+  };
+  static Table& table() {
+    static auto* const instance = new Table;  // outlives static objects that hold memory
+    return *instance;
+  }
+};
+
+std::string_view nameOf(MemoryReach reach) noexcept {
+  switch (reach) {
+    case MemoryReach::own:
+      return "own memory";
+    case MemoryReach::sameProcess:
+      return "pointer of the same process";
+    case MemoryReach::ipc:
+      return "IPC handle";
+    case MemoryReach::descriptor:
+      return "file descriptor";
+    case MemoryReach::otherHost:
+      return "another host's memory";
+  }
+  return "unknown";
+}
+
+RegisteredMemory RegisteredMemory::own(int rank, Device device, void* pointer, std::size_t bytes) {
+  return own(rank, device, pointer, bytes, {});
+}
+
+RegisteredMemory RegisteredMemory::own(int rank, Device device, void* pointer, std::size_t bytes,
+                                       std::span<std::shared_ptr<TransportContext> const> transports) {
+  Runtime& machine = device.runtime();
+  if (pointer == nullptr || bytes == 0) {
+    fail(ErrorCode::invalidUsage, "rank {}: registerMemory({}, {} bytes): there is nothing to register", rank,
+         fmt::ptr(pointer), bytes);
+  }
+  Allocation const allocation = machine.allocationOf(pointer);
+  auto* const data = static_cast<std::byte*>(pointer);
+  auto const offset = static_cast<std::size_t>(data - static_cast<std::byte*>(allocation.base));
+  if (bytes > allocation.bytes - offset) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: registerMemory({}, {} bytes): its allocation ends {} bytes after that address; register at most "
+         "those",
+         rank, fmt::ptr(pointer), bytes, allocation.bytes - offset);
+  }
+  if (allocation.device != device.ordinal) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: registerMemory({}, {} bytes): the memory is on {} device {}, but this rank's device is {}", rank,
+         fmt::ptr(pointer), bytes, nameOf(device.kind), allocation.device, device.ordinal);
+  }
+  auto impl = std::make_shared<Impl>();
+  impl->rank = rank;
+  impl->device = device;
+  impl->data = data;
+  impl->bytes = bytes;
+  impl->allocation = allocation;
+  impl->registration = randomKey();
+  for (auto const& context : transports) {
+    auto registration = context->registerMemory(rank, device, pointer, bytes);
+    auto key = registration->key();
+    if (key.size() > maxTransportBytes) {
+      fail(ErrorCode::internalError, "rank {}: the {} transport's key of a memory has {} bytes, the limit is {}", rank,
+           nameOf(context->transport()), key.size(), maxTransportBytes);
+    }
+    impl->keys[context->transport()] = std::move(key);
+    impl->registrations[context->transport()] = std::move(registration);
+  }
+  auto& table = Impl::table();
+  std::lock_guard const lock(table.mutex);
+  std::erase_if(table.entries, [](auto const& entry) { return entry.second.expired(); });
+  table.entries[impl->registration] = impl;
+  return RegisteredMemory(std::move(impl));
+}
+
+RegisteredMemory::Impl const& RegisteredMemory::get() const {
+  if (!impl_)
+    fail(ErrorCode::invalidUsage, "RegisteredMemory: used while empty; assign a registered or received one first");
+  return *impl_;
+}
+
+std::byte* RegisteredMemory::data() const {
+  Impl const& impl = get();
+  if (impl.reach == MemoryReach::otherHost) {
+    fail(ErrorCode::unsupported,
+         "memory of rank {} is on another host and has no address here; use a port channel, whose proxy reaches it",
+         impl.rank);
+  }
+  return impl.data;
+}
+std::size_t RegisteredMemory::size() const { return get().bytes; }
+int RegisteredMemory::rank() const { return get().rank; }
+Device RegisteredMemory::device() const { return get().device; }
+MemoryReach RegisteredMemory::reach() const { return get().reach; }
+
+TransportSet RegisteredMemory::transports() const {
+  Impl const& impl = get();
+  TransportSet set = impl.data != nullptr ? TransportSet(Transport::memory) : TransportSet();
+  for (auto const& [transport, key] : impl.keys) set = set | transport;
+  return set;
+}
+
+std::span<std::byte const> RegisteredMemory::key(Transport transport) const {
+  Impl const& impl = get();
+  auto const found = impl.keys.find(transport);
+  if (found == impl.keys.end()) {
+    fail(ErrorCode::invalidUsage,
+         "memory of rank {} ({} bytes) is not registered for {}; name that transport where it is registered", impl.rank,
+         impl.bytes, nameOf(transport));
+  }
+  return found->second;
+}
+
+Registration& RegisteredMemory::registration(Transport transport) const {
+  Impl const& impl = get();
+  auto const found = impl.registrations.find(transport);
+  if (found == impl.registrations.end()) {
+    fail(ErrorCode::invalidUsage,
+         "memory of rank {} ({} bytes) is not this rank's own memory registered for {}; name that transport in "
+         "registerMemory",
+         impl.rank, impl.bytes, nameOf(transport));
+  }
+  return *found->second;
+}
+
+std::byte* MappedMemory::address(RegisteredMemory const& memory) {
+  auto const& impl = memory.get();
+  if (impl.data == nullptr) return memory.data();  // throws
+  return impl.data;
+}
+
+std::vector<std::byte> RegisteredMemory::serialize(bool forOtherProcesses) const {
+  Impl const& impl = get();
+  if (impl.reach != MemoryReach::own) {
+    fail(ErrorCode::invalidUsage,
+         "RegisteredMemory: memory of rank {} that was received from it cannot be passed on; let rank {} send it",
+         impl.rank, impl.rank);
+  }
+  if (forOtherProcesses) impl.exportOnce();
+  MemoryRecord record{};
+  record.magic = recordMagic;
+  record.version = recordVersion;
+  record.kind = static_cast<std::uint32_t>(impl.device.kind);
+  record.rank = impl.rank;
+  record.device = impl.device.ordinal;
+  record.hostIdentity = hostIdentity();
+  record.process = processIdentity();
+  record.registration = impl.registration;
+  record.offset = static_cast<std::uint64_t>(impl.data - static_cast<std::byte*>(impl.allocation.base));
+  record.bytes = impl.bytes;
+  record.allocationBytes = impl.allocation.bytes;
+  {
+    std::lock_guard const lock(impl.exporting);
+    record.hasIpc = impl.ipc ? 1 : 0;
+    record.hasDescriptor = impl.descriptor ? 1 : 0;
+    if (impl.ipc) record.ipc = *impl.ipc;
+    if (impl.descriptor) record.descriptor = *impl.descriptor;
+  }
+  record.node = impl.device.runtime().nodeOf(impl.device.ordinal);
+  record.keys = static_cast<std::uint32_t>(impl.keys.size());
+  auto const head = bytesOf(record);
+  std::vector<std::byte> all(head.begin(), head.end());
+  for (auto const& [transport, key] : impl.keys) {
+    KeyRecord const part{static_cast<std::uint32_t>(transport), static_cast<std::uint32_t>(key.size())};
+    auto const partBytes = bytesOf(part);
+    all.insert(all.end(), partBytes.begin(), partBytes.end());
+    all.insert(all.end(), key.begin(), key.end());
+  }
+  auto const check = checkOf(all);
+  std::memcpy(all.data() + offsetof(MemoryRecord, check), &check, sizeof check);
+  return all;
+}
+
+namespace {
+
+// Bytes of a peer: nothing in them is relied on before it has been looked at.
+MemoryRecord parse(std::span<std::byte const> bytes, std::map<Transport, std::vector<std::byte>>& keys) {
+  auto const refuse = [&](std::string_view why) {
+    fail(ErrorCode::invalidUsage,
+         "RegisteredMemory: the {} bytes are not what serialize() of this library version wrote, or were altered: {}",
+         bytes.size(), why);
+  };
+  MemoryRecord record{};
+  if (bytes.size() < sizeof record) refuse("they are too few");
+  std::memcpy(&record, bytes.data(), sizeof record);
+  if (record.magic != recordMagic || record.version != recordVersion) refuse("they begin otherwise");
+  if (record.check != checkOf(bytes)) refuse("their check sum is wrong");
+  if (record.offset > record.allocationBytes || record.bytes > record.allocationBytes - record.offset) {
+    refuse("the range does not lie in its allocation");
+  }
+  auto rest = bytes.subspan(sizeof record);
+  for (std::uint32_t i = 0; i < record.keys; ++i) {
+    KeyRecord part{};
+    if (rest.size() < sizeof part) refuse("a key is missing");
+    std::memcpy(&part, rest.data(), sizeof part);
+    rest = rest.subspan(sizeof part);
+    if (part.bytes > rest.size() || part.bytes > maxTransportBytes) refuse("a key is longer than what is there");
+    if (part.transport >= allTransports.size()) refuse("there is no such transport");
+    keys[static_cast<Transport>(part.transport)].assign(rest.begin(), rest.begin() + part.bytes);
+    rest = rest.subspan(part.bytes);
+  }
+  if (!rest.empty()) refuse("they are too many");
+  return record;
+}
+
+}  // namespace
+
+RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes, Device device) {
+  auto impl = std::make_shared<Impl>();
+  auto const record = parse(bytes, impl->keys);
+  Runtime& machine = device.runtime();
+  auto const kind = static_cast<DeviceKind>(record.kind);
+  if (kind != device.kind) {
+    fail(ErrorCode::invalidUsage, "memory of rank {} is on a {} device, this rank's device is a {} one", record.rank,
+         nameOf(kind), nameOf(device.kind));
+  }
+  impl->rank = record.rank;
+  impl->device = device;
+  impl->bytes = record.bytes;
+  if (record.hostIdentity != hostIdentity()) {
+    if (impl->keys.empty()) {
+      fail(ErrorCode::unsupported,
+           "memory of rank {} is on another host or in another network namespace, and is registered with no transport "
+           "to there; name one in registerMemory",
+           record.rank);
+    }
+    impl->reach = MemoryReach::otherHost;
+    return RegisteredMemory(std::move(impl));
+  }
+  bool const otherNode = record.node != machine.nodeOf(device.ordinal);
+  if (record.process == processIdentity()) {
+    std::shared_ptr<Impl> original;
+    {
+      auto& table = Impl::table();
+      std::lock_guard const lock(table.mutex);
+      if (auto const found = table.entries.find(record.registration); found != table.entries.end()) {
+        original = found->second.lock();
+      }
+    }
+    if (!original) {
+      fail(ErrorCode::remoteError,
+           "memory of rank {} is no longer registered; keep its RegisteredMemory as long as others use it",
+           record.rank);
+    }
+    // Kernels here get no access to another node's memory; copies of the machine do.
+    if (original->device != device && !otherNode) machine.enablePeer(device.ordinal, original->allocation);
+    impl->data = original->data;
+    impl->reach = otherNode ? MemoryReach::otherHost : MemoryReach::sameProcess;
+    impl->source = original;
+    return RegisteredMemory(std::move(impl));
+  }
+  std::shared_ptr<Import> import;
+  if (record.hasDescriptor != 0) {
+    FileHandle const file =
+        fetchDescriptor(record.process, record.descriptor,
+                        fmt::format("memory of rank {} ({} bytes)", record.rank, record.bytes), environment().timeout);
+    import =
+        std::make_shared<Import>(machine, machine.importDescriptor(device.ordinal, file.get(), record.allocationBytes));
+    impl->reach = MemoryReach::descriptor;
+  } else if (record.hasIpc != 0) {
+    import = importIpcOnce(machine, device.ordinal, record.ipc);
+    impl->reach = MemoryReach::ipc;
+  } else {
+    fail(ErrorCode::invalidUsage, "memory of rank {} was serialised for its own process only, by serialize(false)",
+         record.rank);
+  }
+  if (otherNode) impl->reach = MemoryReach::otherHost;
+  impl->data = static_cast<std::byte*>(import->base) + record.offset;
+  impl->source = std::move(import);
+  return RegisteredMemory(std::move(impl));
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "host/net/handshake.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/keyed_hash.hpp"
+
+namespace mscclpp {
+namespace {
+
+template <std::size_t N>
+bool sameHash(std::uint64_t a, std::uint64_t b) {
+  std::array<std::uint8_t, N> left{};
+  std::array<std::uint8_t, N> right{};
+  std::memcpy(left.data(), &a, N);
+  std::memcpy(right.data(), &b, N);
+  return equalConstantTime(left, right);
+}
+
+std::uint64_t proofOf(Key128 const& key, Key128 const& nonce, std::span<std::byte const> message) {
+  auto const first = std::as_bytes(std::span(nonce));
+  std::vector<std::byte> text(first.begin(), first.end());
+  text.insert(text.end(), message.begin(), message.end());
+  return keyedHash(key, text);
+}
+
+std::uint64_t proofOf(Key128 const& key, Greeting const& greeting, Hello const& hello) {
+  return proofOf(key, greeting.nonce, bytesOf(hello).first(offsetof(Hello, proof)));
+}
+
+std::uint64_t proofOf(Key128 const& key, Hello const& hello, Verdict const& verdict) {
+  return proofOf(key, hello.nonce, bytesOf(verdict).first(offsetof(Verdict, proof)));
+}
+
+std::string brokenReason(int error, char const* awaited) {
+  if (error == ETIMEDOUT) return fmt::format("it accepted the connection but sent no {}", awaited);
+  return fmt::format("it closed the connection before its {} ({})", awaited, std::strerror(error));
+}
+
+}  // namespace
+
+std::string_view nameOf(Admission admission) {
+  switch (admission) {
+    case Admission::admitted:
+      return "admitted";
+    case Admission::wrongSecret:
+      return "the secret differs";
+    case Admission::wrongRanks:
+      return "the number of ranks differs";
+    case Admission::rankOutOfRange:
+      return "the rank is out of range";
+    case Admission::rankTaken:
+      return "the rank has joined already";
+    case Admission::wrongPurpose:
+      return "the connection is for another rank";
+  }
+  return "unknown refusal";
+}
+
+Greeting makeGreeting() { return {wireMagic, wireVersion, 0, randomKey()}; }
+
+bool proves(Key128 const& key, Greeting const& greeting, Hello const& hello) {
+  return sameHash<8>(hello.proof, proofOf(key, greeting, hello));
+}
+
+Verdict makeVerdict(Key128 const& key, Hello const& hello, Admission admission, int ranks) {
+  Verdict verdict{wireMagic, admission, ranks, 0};
+  verdict.proof = proofOf(key, hello, verdict);
+  return verdict;
+}
+
+HandshakeResult introduce(int socket, Key128 const& key, Hello hello, Deadline const& deadline) {
+  using Kind = HandshakeResult::Kind;
+  Greeting greeting{};
+  if (int const error = recvAll(socket, writableBytesOf(greeting), deadline); error != 0) {
+    return {Kind::broken, {}, brokenReason(error, "greeting")};
+  }
+  if (greeting.magic != wireMagic) return {Kind::stranger, {}, "what listens there is another program"};
+  if (greeting.version != wireVersion) {
+    return {Kind::stranger,
+            {},
+            fmt::format("it speaks version {} of the bootstrap, this rank version {}", greeting.version, wireVersion)};
+  }
+  hello.magic = wireMagic;
+  hello.version = wireVersion;
+  hello.nonce = randomKey();
+  hello.proof = proofOf(key, greeting, hello);
+  if (int const error = sendAll(socket, bytesOf(hello), deadline); error != 0) {
+    return {Kind::broken, {}, brokenReason(error, "greeting")};
+  }
+  Verdict verdict{};
+  if (int const error = recvAll(socket, writableBytesOf(verdict), deadline); error != 0) {
+    return {Kind::broken, {}, brokenReason(error, "verdict")};
+  }
+  if (verdict.magic != wireMagic) return {Kind::stranger, {}, "what listens there is another program"};
+  if (verdict.admission == Admission::wrongSecret || !sameHash<8>(verdict.proof, proofOf(key, hello, verdict))) {
+    verdict.admission = Admission::wrongSecret;
+  }
+  if (verdict.admission == Admission::admitted) return {Kind::admitted, verdict, {}};
+  return {Kind::refused, verdict, std::string(nameOf(verdict.admission))};
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/hierarchy.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/memory_window.hpp"
+#include "mscclpp/host/port_channel.hpp"
+#include "mscclpp/host/team.hpp"
+
+namespace mscclpp {
+namespace {
+
+// What a rank tells all others before anything is made.
+struct Proposal {
+  std::int32_t leader;  // the first rank of its node
+  std::uint32_t blocks;
+  std::uint64_t bytes;
+  std::uint64_t allToAll;
+};
+
+constexpr std::size_t alignment = 128;
+
+int leaderOf(Communicator const& communicator) {
+  int leader = 0;
+  while (!communicator.reaches(leader)) ++leader;
+  return leader;
+}
+
+std::vector<Proposal> gather(Communicator const& communicator, HierarchyRequirement const& requirement) {
+  std::vector<Proposal> all(static_cast<std::size_t>(communicator.size()));
+  all[static_cast<std::size_t>(communicator.rank())] = {leaderOf(communicator), requirement.blocks, requirement.bytes,
+                                                        requirement.allToAll ? 1u : 0u};
+  communicator.bootstrap()->allGather(all.data(), sizeof(Proposal));
+  return all;
+}
+
+std::vector<std::vector<int>> nodesOf(std::vector<Proposal> const& all) {
+  std::vector<std::vector<int>> nodes;
+  std::vector<int> leaders;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    auto const at = std::find(leaders.begin(), leaders.end(), all[rank].leader) - leaders.begin();
+    if (at == static_cast<std::ptrdiff_t>(leaders.size())) {
+      leaders.push_back(all[rank].leader);
+      nodes.emplace_back();
+    }
+    nodes[static_cast<std::size_t>(at)].push_back(static_cast<int>(rank));
+  }
+  for (auto const& node : nodes) {
+    if (node.size() == nodes.front().size()) continue;
+    fail(ErrorCode::unsupported,
+         "the node of rank {} has {} ranks and that of rank {} has {}; two levels need the same number on every node",
+         nodes.front().front(), nodes.front().size(), node.front(), node.size());
+  }
+  return nodes;
+}
+
+template <class T>
+GpuBuffer<T> onDevice(Device device, std::vector<T> const& values) {
+  GpuBuffer<T> buffer(device, std::max<std::size_t>(values.size(), 1));
+  copyToDevice(buffer, std::span<T const>(values));
+  return buffer;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> nodesOf(Communicator const& communicator) { return nodesOf(gather(communicator, {})); }
+
+struct HierarchicalTeam::Impl {
+  std::vector<std::vector<int>> nodes;
+  std::size_t node = 0;
+  std::size_t rail = 0;
+  GpuBuffer<std::byte> data;
+  GpuBuffer<std::byte> inbox;
+  GpuBuffer<std::byte> outbox;
+  std::unique_ptr<Team> team;
+  std::unique_ptr<MemoryWindow> window;
+  std::unique_ptr<MemoryWindow> outboxWindow;
+  std::unique_ptr<ProxyService> service;
+  GpuBuffer<std::int32_t> ranks;
+  GpuBuffer<layout::PortChannelHandle> gatherChannels;
+  GpuBuffer<layout::PortChannelHandle> exchangeChannels;
+  GpuBuffer<layout::PortChannelHandle> dealChannels;
+  layout::HierarchyHandle handle{};
+
+  std::vector<int> const& ownNode() const { return nodes[node]; }
+
+  void connect(Communicator const& communicator, int proxies) {
+    auto const transports = communicator.transports();
+    auto const mine = communicator.registerMemory(data.data(), data.bytes(), transports);
+    auto const mineInbox = communicator.registerMemory(inbox.data(), inbox.bytes(), transports);
+    bool const deals = outbox.bytes() != 0;
+    service = std::make_unique<ProxyService>(communicator, ProxyService::Options{.proxies = proxies});
+    auto const source = service->addMemory(mine);
+    auto const sourceInbox = service->addMemory(mineInbox);
+    auto const sourceOutbox =
+        deals ? service->addMemory(communicator.registerMemory(outbox.data(), outbox.bytes(), transports)) : source;
+    std::vector<layout::PortChannelHandle> gather, exchange, deal;
+    for (std::size_t other = 0; other < nodes.size(); ++other) {
+      if (other == node) continue;
+      int const peer = nodes[other][rail];
+      communicator.sendMemory(mine, peer);
+      communicator.sendMemory(mineInbox, peer);
+      auto const target = service->addMemory(communicator.recvMemory(peer));
+      auto const targetInbox = service->addMemory(communicator.recvMemory(peer));
+      auto const semaphore = service->buildAndAddSemaphore(communicator.connect(peer));
+      gather.push_back(service->portChannel(semaphore, target, source).deviceHandle());
+      exchange.push_back(service->portChannel(semaphore, targetInbox, sourceInbox).deviceHandle());
+      if (deals) deal.push_back(service->portChannel(semaphore, target, sourceOutbox).deviceHandle());
+    }
+    gatherChannels = onDevice(communicator.device(), gather);
+    exchangeChannels = onDevice(communicator.device(), exchange);
+    dealChannels = onDevice(communicator.device(), deal);
+  }
+};
+
+HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRequirement const& requirement)
+    : impl_(std::make_unique<Impl>()) {
+  auto& impl = *impl_;
+  auto const self = communicator.rank();
+  auto const all = gather(communicator, requirement);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    bool const alike = all[rank].blocks == requirement.blocks && all[rank].bytes == requirement.bytes;
+    if (alike && (all[rank].allToAll != 0) == requirement.allToAll) continue;
+    fail(ErrorCode::invalidUsage,
+         "rank {}: a HierarchicalTeam for {} blocks and {} bytes, {} all-to-all, but rank {} asks for {} blocks and {} "
+         "bytes, {} all-to-all; all ranks must ask for the same",
+         self, requirement.blocks, requirement.bytes, requirement.allToAll ? "with" : "without", rank, all[rank].blocks,
+         all[rank].bytes, all[rank].allToAll != 0 ? "with" : "without");
+  }
+  if (requirement.blocks == 0 || requirement.bytes == 0) {
+    fail(ErrorCode::invalidUsage, "rank {}: a HierarchicalTeam for {} blocks and {} bytes; ask for at least 1 of each",
+         self, requirement.blocks, requirement.bytes);
+  }
+  impl.nodes = nodesOf(all);
+  while (std::find(impl.ownNode().begin(), impl.ownNode().end(), self) == impl.ownNode().end()) ++impl.node;
+  impl.rail =
+      static_cast<std::size_t>(std::find(impl.ownNode().begin(), impl.ownNode().end(), self) - impl.ownNode().begin());
+  auto const rails = impl.ownNode().size();
+  auto const device = communicator.device();
+  auto const slot = roundUp<std::size_t>(requirement.bytes / rails + 2 * alignment, alignment);
+  impl.data = GpuBuffer<std::byte>(device, roundUp<std::size_t>(requirement.bytes, alignment));
+  impl.inbox = GpuBuffer<std::byte>(device, slot * impl.nodes.size());
+  impl.team =
+      std::make_unique<Team>(communicator, layout::WorkspaceRequirement{.blocks = requirement.blocks}, impl.ownNode());
+  impl.window = std::make_unique<MemoryWindow>(communicator, impl.data.data(), impl.data.bytes(), impl.ownNode());
+  // Behind the slots of an outbox lies how much each of them holds.
+  auto const part = requirement.bytes / all.size() / sizeof(std::uint64_t) * sizeof(std::uint64_t);
+  if (requirement.allToAll) {
+    impl.outbox = GpuBuffer<std::byte>(device, all.size() * (part + sizeof(std::uint64_t)));
+    impl.outboxWindow =
+        std::make_unique<MemoryWindow>(communicator, impl.outbox.data(), impl.outbox.bytes(), impl.ownNode());
+  }
+  impl.connect(communicator, requirement.proxies);
+  std::vector<std::int32_t> ranks;
+  for (auto const& node : impl.nodes) ranks.insert(ranks.end(), node.begin(), node.end());
+  impl.ranks = onDevice(device, ranks);
+  impl.handle = {.local = impl.team->deviceHandle(),
+                 .data = impl.window->deviceHandle(),
+                 .node = static_cast<std::int32_t>(impl.node),
+                 .nodes = static_cast<std::int32_t>(impl.nodes.size()),
+                 .ranks = impl.ranks.data(),
+                 .gather = impl.gatherChannels.data(),
+                 .exchange = impl.exchangeChannels.data(),
+                 .inbox = impl.inbox.data(),
+                 .slotBytes = slot,
+                 .outbox = {},
+                 .deal = impl.dealChannels.data(),
+                 .partBytes = part};
+  if (requirement.allToAll) impl.handle.outbox = impl.outboxWindow->deviceHandle();
+  impl.service->startProxy();
+}
+
+HierarchicalTeam::~HierarchicalTeam() = default;
+
+int HierarchicalTeam::node() const noexcept { return impl_->handle.node; }
+int HierarchicalTeam::nodes() const noexcept { return impl_->handle.nodes; }
+int HierarchicalTeam::rail() const noexcept { return impl_->handle.local.rank; }
+int HierarchicalTeam::rails() const noexcept { return impl_->handle.local.size; }
+std::byte* HierarchicalTeam::data() const noexcept { return impl_->data.data(); }
+std::size_t HierarchicalTeam::bytes() const noexcept { return impl_->data.bytes(); }
+layout::HierarchyHandle const& HierarchicalTeam::deviceHandle() const noexcept { return impl_->handle; }
+
+}  // namespace mscclpp

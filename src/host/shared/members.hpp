@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The ranks of a communicator that make something together, and steps that they take together.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/bootstrap/bootstrap_access.hpp"
+#include "host/core/communicator_impl.hpp"
+#include "base/format.hpp"
+#include "mscclpp/base/config.hpp"
+
+namespace mscclpp {
+
+class Members {
+ public:
+  // `what` is being made, by `ranks` of the communicator in this order; empty: by all. Throws invalidUsage where they
+  // are no distinct ranks of it, do not hold the caller, or are too many.
+  Members(std::string what, Communicator::Impl const& communicator, std::vector<int> ranks)
+      : what_(std::move(what)), communicator_(communicator), ranks_(std::move(ranks)) {
+    int const self = communicator.rank();
+    if (ranks_.empty()) {
+      ranks_.resize(static_cast<std::size_t>(communicator.size()));
+      std::iota(ranks_.begin(), ranks_.end(), 0);
+    }
+    if (ranks_.size() > static_cast<std::size_t>(maxTeamSize)) {
+      fail(ErrorCode::invalidUsage, "rank {}: {} of {} ranks; a {} holds at most {}", self, what_, ranks_.size(),
+           lowered(), maxTeamSize);
+    }
+    for (int member : ranks_) communicator.checkPeer(what_, member);
+    if (std::set<int>(ranks_.begin(), ranks_.end()).size() != ranks_.size()) {
+      fail(ErrorCode::invalidUsage, "rank {}: {} over {} names a rank twice", self, what_, fmt::format("{}", ranks_));
+    }
+    auto const at = std::find(ranks_.begin(), ranks_.end(), self);
+    if (at == ranks_.end()) {
+      fail(ErrorCode::invalidUsage, "rank {}: {} over {} does not hold the calling rank", self, what_,
+           fmt::format("{}", ranks_));
+    }
+    place_ = static_cast<int>(at - ranks_.begin());
+  }
+
+  std::vector<int> const& ranks() const { return ranks_; }
+  int place() const { return place_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  // Whether all are threads of this process.
+  bool alone() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [&](int member) { return communicator_.sameProcess(member); });
+  }
+
+  // Everybody's bytes, by place.
+  std::vector<std::vector<std::byte>> gather(std::vector<std::byte> const& mine) const {
+    auto& bootstrap = *communicator_.bootstrap;
+    std::vector<std::vector<std::byte>> result;
+    for (int peer : ranks_) {
+      if (peer != bootstrap.getRank()) BootstrapAccess::send(bootstrap, mine, peer, BootstrapAccess::team);
+    }
+    for (int peer : ranks_) {
+      result.push_back(peer == bootstrap.getRank() ? mine
+                                                   : BootstrapAccess::recv(bootstrap, peer, BootstrapAccess::team));
+    }
+    return result;
+  }
+
+  // What step() returned everywhere. Lets no member wait for one that failed: the outcome is told to all, and all
+  // throw.
+  template <class Step>
+  std::vector<std::vector<std::byte>> together(Step&& step) const {
+    std::vector<std::byte> mine;
+    std::optional<Error> own;
+    try {
+      mine = pack(true, step());
+    } catch (Error const& error) {
+      own = error;
+      std::string_view const text = error.what();
+      mine = pack(false, std::as_bytes(std::span(text.data(), text.size())));
+    }
+    auto all = gather(mine);
+    if (own) throw *own;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].empty() || all[i].front() == std::byte{0}) {
+        fail(
+            ErrorCode::remoteError, "rank {}: rank {} failed while the {} was made: {}", communicator_.rank(),
+            ranks_[i], lowered(),
+            std::string_view(reinterpret_cast<char const*>(all[i].data()) + 1, all[i].empty() ? 0 : all[i].size() - 1));
+      }
+      all[i].erase(all[i].begin());
+    }
+    return all;
+  }
+
+ private:
+  static std::vector<std::byte> pack(bool good, std::span<std::byte const> content) {
+    std::vector<std::byte> message(content.size() + 1);
+    message[0] = std::byte{good};
+    std::copy(content.begin(), content.end(), message.begin() + 1);
+    return message;
+  }
+  std::string lowered() const {  // for the middle of a sentence
+    auto text = what_;
+    text[0] = static_cast<char>(text[0] - 'A' + 'a');
+    return text;
+  }
+
+  std::string what_;
+  Communicator::Impl const& communicator_;
+  std::vector<int> ranks_;
+  int place_ = 0;
+};
+
+}  // namespace mscclpp

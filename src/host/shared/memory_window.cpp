@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/memory_window.hpp"
+
+#include <cstring>
+
+#include "host/shared/members.hpp"
+
+namespace mscclpp {
+namespace {
+
+// What the members compare before anything is mapped.
+struct Proposal {
+  std::uint64_t bytes;
+  std::uint32_t ranks;
+  std::int32_t members[maxTeamSize];
+};
+
+}  // namespace
+
+MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks,
+                           bool multicast) {
+  auto const& shared = communicator.impl_;
+  Members const members("Window", *shared, std::move(ranks));
+  int const self = communicator.rank();
+  Proposal mine{bytes, static_cast<std::uint32_t>(members.size()), {}};
+  std::copy(members.ranks().begin(), members.ranks().end(), mine.members);
+  RegisteredMemory own;
+  auto const records = members.together([&] {
+    if (memory == nullptr || bytes == 0) {
+      fail(ErrorCode::invalidUsage, "rank {}: MemoryWindow of {} bytes at {}; give it memory of at least 1 byte", self,
+           bytes, fmt::ptr(memory));
+    }
+    for (int member : members.ranks()) {
+      if (communicator.reaches(member)) continue;
+      fail(ErrorCode::unsupported, "rank {}: rank {} is on another host; a window's ranks share one host", self,
+           member);
+    }
+    own = communicator.registerMemory(memory, bytes);
+    auto const head = std::as_bytes(std::span<Proposal const, 1>(&mine, 1));
+    auto const record = own.serialize(!members.alone());
+    std::vector<std::byte> message(head.begin(), head.end());
+    message.insert(message.end(), record.begin(), record.end());
+    return message;
+  });
+  handle_.rank = members.place();
+  handle_.size = members.size();
+  handle_.bytes = bytes;
+  keepAlive_ = shared;
+  // This also holds everybody until all have mapped.
+  members.together([&] {
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      int const peer = members.ranks()[i];
+      Proposal theirs{};
+      if (records[i].size() < sizeof theirs) {
+        fail(ErrorCode::invalidUsage,
+             "rank {}: rank {} is not making a window; all members must make their windows and teams in the same order",
+             self, peer);
+      }
+      std::memcpy(&theirs, records[i].data(), sizeof theirs);
+      if (theirs.bytes != bytes) {
+        fail(ErrorCode::invalidUsage,
+             "MemoryWindow: rank {} gives {} bytes, rank {} {}; all members must give memory of the same size", self,
+             bytes, peer, theirs.bytes);
+      }
+      if (theirs.ranks != mine.ranks || std::memcmp(theirs.members, mine.members, sizeof mine.members) != 0) {
+        fail(ErrorCode::invalidUsage,
+             "MemoryWindow: rank {} and rank {} name other members; all must name the same ranks in the same order",
+             self, peer);
+      }
+      std::span<std::byte const> const record(records[i].data() + sizeof theirs, records[i].size() - sizeof theirs);
+      mapped_.push_back(peer == self ? own : RegisteredMemory::deserialize(record, communicator.device()));
+      handle_.bases[i] = mapped_.back().data();
+    }
+    return std::vector<std::byte>();
+  });
+  if (!multicast) return;
+  multicast_.emplace(communicator, memory, bytes, members.ranks());
+  handle_.multicast = multicast_->address();
+}
+
+bool MemoryWindow::contains(void const* pointer, std::size_t bytes) const noexcept {
+  auto const first = reinterpret_cast<std::uintptr_t>(data());
+  auto const at = reinterpret_cast<std::uintptr_t>(pointer);
+  return at >= first && bytes <= size() && at - first <= size() - bytes;
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/team.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "host/shared/members.hpp"
+
+namespace mscclpp {
+namespace {
+
+// What the members compare before anything is allocated.
+struct Proposal {
+  std::uint32_t ranks;
+  std::uint32_t blocks;
+  std::uint64_t packetBytes;
+  std::uint64_t lineBytes;
+  std::uint64_t stageBytes;
+  std::uint64_t multicast;
+  std::uint64_t wholeLines;  // of the sender's own links; the team's answer is that of all
+  std::int32_t members[maxTeamSize];
+};
+
+void compare(int rank, int peer, Proposal const& mine, Proposal const& theirs) {
+  auto const differ = [&](char const* what, auto a, auto b) {
+    if (a == b) return;
+    fail(ErrorCode::invalidUsage, "Team: rank {} asks for {} of {}, rank {} for {}; all members must ask for the same",
+         rank, what, a, peer, b);
+  };
+  differ("a team size", mine.ranks, theirs.ranks);
+  for (std::uint32_t i = 0; i < mine.ranks; ++i) {
+    if (mine.members[i] == theirs.members[i]) continue;
+    fail(
+        ErrorCode::invalidUsage,
+        "Team: rank {} names rank {} at place {}, rank {} names rank {} there; all members must name the same ranks in "
+        "the same order",
+        rank, mine.members[i], i, peer, theirs.members[i]);
+  }
+  differ("a number of blocks", mine.blocks, theirs.blocks);
+  differ("packetBytes", mine.packetBytes, theirs.packetBytes);
+  differ("lineBytes", mine.lineBytes, theirs.lineBytes);
+  differ("stageBytes", mine.stageBytes, theirs.stageBytes);
+  differ("multicast", mine.multicast, theirs.multicast);
+}
+
+}  // namespace
+
+Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const& requirement, std::vector<int> ranks) {
+  auto const& shared = communicator.impl_;
+  int const self = communicator.rank();
+  Members const members("Team", *shared, std::move(ranks));
+  if (requirement.blocks == 0) {
+    fail(ErrorCode::invalidUsage, "rank {}: Team for grids of 0 blocks; ask for at least 1", self);
+  }
+  for (auto bytes : {requirement.packetBytes, requirement.lineBytes, requirement.stageBytes}) {
+    if (bytes <= layout::maxSliceBytes) continue;
+    fail(ErrorCode::invalidUsage, "rank {}: Team with {} bytes per block and region; at most {}, use more blocks", self,
+         bytes, layout::maxSliceBytes);
+  }
+  Proposal mine{};
+  mine.ranks = static_cast<std::uint32_t>(members.size());
+  mine.blocks = requirement.blocks;
+  mine.packetBytes = requirement.packetBytes;
+  mine.lineBytes = requirement.lineBytes;
+  mine.stageBytes = requirement.stageBytes;
+  mine.multicast = requirement.multicast;
+  mine.wholeLines = std::all_of(members.ranks().begin(), members.ranks().end(),
+                                [&](int member) { return member == self || communicator.linesArriveWhole(member); });
+  std::copy(members.ranks().begin(), members.ranks().end(), mine.members);
+  auto const bytes = std::as_bytes(std::span<Proposal const, 1>(&mine, 1));
+  auto const proposals = members.gather(std::vector<std::byte>(bytes.begin(), bytes.end()));
+  bool wholeLines = true;
+  for (std::size_t i = 0; i < proposals.size(); ++i) {
+    Proposal theirs{};
+    if (proposals[i].size() != sizeof theirs) {
+      fail(ErrorCode::invalidUsage,
+           "rank {}: rank {} is not making the same team; all members must make their teams in "
+           "the same order",
+           self, members.ranks()[i]);
+    }
+    std::memcpy(&theirs, proposals[i].data(), sizeof theirs);
+    compare(self, members.ranks()[i], mine, theirs);
+    wholeLines = wholeLines && theirs.wholeLines != 0;
+  }
+
+  handle_.rank = members.place();
+  handle_.size = members.size();
+  handle_.watch = shared->watch;
+  handle_.layout = layout::WorkspaceLayout::make(mine.ranks, requirement);
+  handle_.layout.wholeLines = wholeLines ? 1 : 0;
+  keepAlive_ = shared;
+  RegisteredMemory own;
+  auto const records = members.together([&] {
+    for (int member : members.ranks()) {
+      if (communicator.reaches(member)) continue;
+      fail(ErrorCode::unsupported, "rank {}: rank {} is on another host; a team's ranks share one host", self, member);
+    }
+    workspace_ = DeviceMemory(communicator.device(), handle_.layout.total,
+                              requirement.multicast != 0 ? MemoryKind::shareable : MemoryKind::standard);
+    own = communicator.registerMemory(workspace_.data(), handle_.layout.total);
+    return own.serialize(!members.alone());
+  });
+  // This also holds everybody until all have mapped.
+  members.together([&] {
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      mapped_.push_back(members.ranks()[i] == self ? own
+                                                   : RegisteredMemory::deserialize(records[i], communicator.device()));
+      handle_.workspaces[i] = mapped_.back().data();
+    }
+    return std::vector<std::byte>();
+  });
+  if (requirement.multicast == 0) return;
+  multicast_.emplace(communicator, workspace_.data(), handle_.layout.total, members.ranks());
+  handle_.multicast = multicast_->address();
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/sim/explore.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/checker/checker.hpp"
+#include "sim/report/describe.hpp"
+#include "sim/explore/exhaustive.hpp"
+#include "sim/schedule/liveness.hpp"
+#include "sim/machine/machine.hpp"
+#include "mscclpp/host/error.hpp"
+#include "sim/machine/rank_run.hpp"
+#include "sim/explore/shrink.hpp"
+
+namespace mscclpp::sim {
+namespace {
+
+using Time = std::chrono::steady_clock;
+
+// Of shrinking one finding.
+constexpr int shrinkRuns = 300;
+constexpr std::chrono::seconds shrinkTime{5};
+// The code under test may keep something for good the first time that it runs; what it leaves after that is lost.
+constexpr std::uint64_t schedulesThatMayKeep = 2;
+
+// The machine as the world wants it, and afterwards as it was.
+class InstalledMachine {
+ public:
+  explicit InstalledMachine(World const& world) {
+    ensureInstalled();
+    auto& machine = Machine::instance();
+    before_ = machine.options();
+    auto wanted = world.machine;
+    if (wanted.devices == 0) wanted.devices = before_.devices;
+    wanted.devices = std::max(wanted.devices, world.ranks);
+    wanted.seed = before_.seed;
+    wanted.preemption = before_.preemption;
+    changed_ = wanted != before_;
+    if (changed_) machine.install(wanted);
+  }
+  ~InstalledMachine() {
+    auto& machine = Machine::instance();
+    if (changed_ && machine.heap().empty() && machine.streamCount() == 0) machine.install(before_);
+  }
+  InstalledMachine(InstalledMachine const&) = delete;
+  InstalledMachine& operator=(InstalledMachine const&) = delete;
+
+ private:
+  MachineOptions before_;
+  bool changed_ = false;
+};
+
+struct Observed {
+  std::vector<Finding> findings;
+  Schedule schedule;
+  std::uint64_t switches = 0;
+  std::uint64_t memorySteps = 0;
+  std::uint64_t checkedAccesses = 0;
+  std::uint64_t forgottenAccesses = 0;
+  RunEnd end = RunEnd::finished;
+  Cut cut = Cut::none;
+};
+
+class Explorer {
+ public:
+  Explorer(World const& world, std::function<void(RankContext&)> const& rankMain, ExploreOptions const& options)
+      : machine_(Machine::instance()),
+        ranks_(world.ranks),
+        rankMain_(rankMain),
+        options_(options),
+        checks_{options.findRaces, options.weakMemory, options.findLostSignals},
+        begun_(Time::now()),
+        hostStacks_(RunOptions{}.hostStackBytes * stackFactor) {
+    if (options.timeLimit.count() > 0) deadline_ = begun_ + options.timeLimit;
+  }
+
+  ExploreResult explore() {
+    if (!options_.replay.empty()) {
+      auto const director = replayDirector(parseSchedule(options_.replay));
+      keep(count(runOnce(*director)), options_.seed, false);
+    } else if (options_.strategy == Strategy::exhaustive) {
+      searchAll();
+    } else {
+      search();
+    }
+    result_.seconds = std::chrono::duration<double>(Time::now() - begun_).count();
+    return std::move(result_);
+  }
+
+ private:
+  void search() {
+    std::uint64_t length = 0;
+    if (options_.strategy == Strategy::pct) {
+      // Where priorities change depends on how long a run is; that of the undisturbed one goes into every seed.
+      auto const undisturbed = replayDirector({});
+      auto const seen = runOnce(*undisturbed);
+      length = seen.memorySteps;
+      if (!keep(seen, options_.seed, true)) return;
+    }
+    for (int i = 0; i < options_.schedules; ++i) {
+      auto const seed = options_.seed + static_cast<std::uint64_t>(i);
+      auto const director = options_.strategy == Strategy::pct ? pctDirector(seed, options_.priorityChanges, length)
+                                                               : randomDirector(seed, options_.preemption);
+      if (!keep(count(runOnce(*director)), seed, true)) return;
+    }
+  }
+
+  void searchAll() {
+    ExhaustiveSearch search(options_.preemptionBound);
+    bool allEnded = true;
+    for (int i = 0; i < options_.schedules; ++i) {
+      search.beginRun();
+      auto const seen = count(runOnce(search));
+      if (seen.cut == Cut::stepLimit || seen.cut == Cut::liveLock) allEnded = false;
+      bool const goOn = keep(seen, options_.seed, true);
+      bool const more = search.next();
+      result_.complete = !more && allEnded && seen.end != RunEnd::wallLimit;
+      if (!more || !goOn) return;
+    }
+  }
+
+  Observed count(Observed seen) {
+    if (seen.cut != Cut::wasSeen) ++result_.schedules;
+    result_.switches += seen.switches;
+    result_.memorySteps += seen.memorySteps;
+    result_.checkedAccesses += seen.checkedAccesses;
+    result_.forgottenAccesses += seen.forgottenAccesses;
+    return seen;
+  }
+
+  Observed runOnce(Director& director) {
+    Observed seen;
+    auto const allocations = machine_.heap().regions();
+    auto const streams = machine_.streamCount();
+    {
+      auto& scheduler = machine_.scheduler();
+      RankRun run({.ranks = ranks_,
+                   .seed = options_.seed,
+                   .deadline = deadline_,
+                   .director = &director,
+                   .limits = {.steps = options_.stepLimit, .liveLockSteps = options_.liveLockSteps},
+                   .checks = &checks_,
+                   .stopAtFailure = false},
+                  hostStacks_, rankMain_);
+      try {
+        seen.end = run.toEnd();
+        seen.cut = scheduler.whyCut();
+        seen.findings = findingsOfEnd(seen.end, run);
+        seen.schedule = scheduler.takeSchedule();
+        seen.switches = scheduler.switches();
+        seen.memorySteps = scheduler.memorySteps();
+      } catch (...) {
+        run.unwind();
+        machine_.endChecks();
+        throw;
+      }
+      auto& checker = *machine_.checker();
+      auto const races = checker.findings();
+      seen.checkedAccesses = checker.accesses();
+      seen.forgottenAccesses = checker.forgotten();
+      run.unwind();
+      auto checked = machine_.endChecks();
+      // What looks like a lost signal or a race while threads are being ended is none.
+      if (seen.end != RunEnd::finished) checked.resize(races);
+      std::ranges::move(checked, std::inserter(seen.findings, seen.findings.begin()));
+    }
+    checkLeaks(seen, allocations, streams);
+    return seen;
+  }
+
+  void checkLeaks(Observed& seen, std::size_t allocationsBefore, std::size_t streamsBefore) {
+    auto const allocations = machine_.heap().regions();
+    auto const streams = machine_.streamCount();
+    if (seen.end != RunEnd::finished || !seen.findings.empty() || ++runsEnded_ <= schedulesThatMayKeep) return;
+    if (allocations <= allocationsBefore && streams <= streamsBefore) return;
+    seen.findings.push_back(leakFinding(allocations - std::min(allocations, allocationsBefore),
+                                        streams - std::min(streams, streamsBefore)));
+  }
+
+  // Takes the findings over; false when exploring shall end.
+  bool keep(Observed const& seen, std::uint64_t seed, bool mayShrink) {
+    std::vector<std::pair<FindingKind, std::uint64_t>> inThisOne;
+    for (auto const& finding : seen.findings) {
+      std::pair const what{finding.kind, finding.key};
+      if (std::ranges::find(inThisOne, what) != inThisOne.end()) continue;
+      inThisOne.push_back(what);
+      auto const known = std::ranges::find_if(result_.findings, [&](Finding const& f) { return isSame(f, finding); });
+      if (known != result_.findings.end()) {
+        ++known->seen;
+        continue;
+      }
+      if (result_.findings.size() >= static_cast<std::size_t>(options_.maxFindings)) break;
+      auto kept = finding;
+      kept.seed = seed;
+      kept.schedule = toText(seen.schedule);
+      result_.findings.push_back(std::move(kept));
+      if (options_.shrink && mayShrink) shrinkFinding(result_.findings.back(), seen.schedule);
+    }
+    if (options_.stopAtFirst && !result_.findings.empty()) return false;
+    if (result_.findings.size() >= static_cast<std::size_t>(options_.maxFindings)) return false;
+    return seen.end != RunEnd::wallLimit && Time::now() < deadline_;
+  }
+
+  static bool isSame(Finding const& a, Finding const& b) { return a.kind == b.kind && a.key == b.key; }
+
+  void shrinkFinding(Finding& finding, Schedule const& schedule) {
+    auto const end = std::min(deadline_, Time::now() + shrinkTime);
+    int runs = 0;
+    auto const attempt = [&](Schedule const& candidate) -> std::optional<Schedule> {
+      ++runs;
+      auto const director = replayDirector(candidate);
+      auto seen = runOnce(*director);
+      auto const same = std::ranges::find_if(seen.findings, [&](Finding const& f) { return isSame(f, finding); });
+      if (same == seen.findings.end()) return std::nullopt;
+      same->seed = finding.seed;
+      same->seen = finding.seen;
+      same->schedule = toText(seen.schedule);
+      finding = std::move(*same);
+      return std::move(seen.schedule);
+    };
+    shrink(schedule, attempt, [&] { return runs < shrinkRuns && Time::now() < end; });
+  }
+
+  Machine& machine_;
+  int const ranks_;
+  std::function<void(RankContext&)> const& rankMain_;
+  ExploreOptions const& options_;
+  CheckerOptions const checks_;
+  Time::time_point const begun_;
+  Time::time_point deadline_ = Time::time_point::max();
+  StackPool hostStacks_;
+  std::uint64_t runsEnded_ = 0;
+  ExploreResult result_;
+};
+
+void checkOptions(World const& world, std::function<void(RankContext&)> const& rankMain,
+                  ExploreOptions const& options) {
+  auto const refuse = [](std::string const& why) { throw Error(ErrorCode::invalidUsage, "sim::explore: " + why); };
+  auto const atLeast = [&](char const* name, auto value, auto least) {
+    if (value < least) refuse(fmt::format("{} is {}, it must be at least {}", name, value, least));
+  };
+  if (!rankMain) refuse("no function to run");
+  atLeast("World::ranks", world.ranks, 1);
+  atLeast("ExploreOptions::schedules", options.schedules, 1);
+  atLeast("ExploreOptions::priorityChanges", options.priorityChanges, 0);
+  atLeast("ExploreOptions::maxFindings", options.maxFindings, 1);
+  atLeast("ExploreOptions::stepLimit", options.stepLimit, 1u);
+  atLeast("ExploreOptions::liveLockSteps", options.liveLockSteps, 1u);
+  atLeast("ExploreOptions::timeLimit (ms)", options.timeLimit.count(), 0);
+  if (!(options.preemption >= 0 && options.preemption <= 1)) {
+    refuse(fmt::format("ExploreOptions::preemption is {}, the range is 0 to 1", options.preemption));
+  }
+}
+
+}  // namespace
+
+ExploreResult explore(World const& world, std::function<void(RankContext&)> const& rankMain,
+                      ExploreOptions const& options) {
+  checkOptions(world, rankMain, options);
+  InstalledMachine const installed(world);
+  auto result = Explorer(world, rankMain, options).explore();
+  for (auto& finding : result.findings) describe(finding);
+  return result;
+}
+
+}  // namespace mscclpp::sim

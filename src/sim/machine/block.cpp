@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "sim/memory/bulk_copies.hpp"
+#include "sim/checker/checker.hpp"
+#include "sim/machine/kernel.hpp"
+#include "sim/machine/machine.hpp"
+
+namespace mscclpp::sim {
+namespace {
+
+char const* nameOf(WarpOperation operation) {
+  switch (operation) {
+    case WarpOperation::sync:
+      return "syncWarp";
+    case WarpOperation::shuffle:
+      return "shuffle";
+    case WarpOperation::ballot:
+      return "ballot";
+    case WarpOperation::storeLines:
+      return "storeLines";
+    case WarpOperation::loadLines:
+      return "loadLines";
+  }
+  return "?";
+}
+
+// Both halves of a line access are host atomics in ascending (stores) or descending (loads) order, so that a process
+// that shares the memory and sees a line's last word sees the rest of it too.
+std::atomic_ref<std::uint64_t> half(Words4* address, int which) {
+  return std::atomic_ref<std::uint64_t>(reinterpret_cast<std::uint64_t*>(address)[which]);
+}
+
+void storeLine(Words4* address, Words4 const& words) {
+  std::uint64_t halves[2];
+  std::memcpy(halves, &words, sizeof halves);
+  half(address, 0).store(halves[0], std::memory_order_release);
+  half(address, 1).store(halves[1], std::memory_order_release);
+}
+
+void loadLine(Words4* address, Words4& words) {
+  std::uint64_t halves[2];
+  halves[1] = half(address, 1).load(std::memory_order_acquire);
+  halves[0] = half(address, 0).load(std::memory_order_acquire);
+  std::memcpy(&words, halves, sizeof halves);
+}
+
+}  // namespace
+
+Block::Block(Kernel& kernel, unsigned index)
+    : kernel_(kernel),
+      index_(index),
+      live_(kernel.shape().threads),
+      threads_(std::make_unique<GpuThread[]>(kernel.shape().threads)),
+      warps_((kernel.shape().threads + lanesPerWarp - 1) / lanesPerWarp) {
+  auto& scheduler = kernel.machine().scheduler();
+  for (unsigned i = 0; i < live_; ++i) {
+    auto& thread = threads_[i];
+    thread.block = this;
+    thread.context = {kernel.stream().device,
+                      index,
+                      i,
+                      live_,
+                      kernel.shape().blocks,
+                      i / lanesPerWarp,
+                      i % lanesPerWarp,
+                      &kernel.stream(),
+                      kernel.shape().clusterBlocks};
+    warps_[i / lanesPerWarp].live |= 1u << (i % lanesPerWarp);
+    thread.time.now = kernel.startTime();
+    scheduler.add(thread);
+  }
+  if (auto* const checker = kernel.machine().checker(); checker != nullptr && kernel.isHost()) {
+    threads_[0].agent = &checker->addHostThread(kernel.stream().device, kernel.name(), kernel.startClock());
+  } else if (checker != nullptr) {
+    agents_ = checker->beginBlock(kernel.stream().device, kernel.name(), index, live_, kernel.startClock());
+    for (unsigned i = 0; i < live_; ++i) threads_[i].agent = &agents_[i];
+  }
+  if (auto const bytes = kernel.shape().dynamicShared; bytes != 0) {
+    dynamicShared_ = static_cast<std::byte*>(shared(&dynamicShared_, bytes, 128));
+  }
+}
+
+Block::~Block() {
+  if (sharedBase_ != nullptr) kernel_.machine().returnShared(sharedBase_);
+}
+
+void* Block::shared(void const* key, std::size_t bytes, std::size_t alignment) {
+  for (auto const& [known, storage] : sharedSlots_) {
+    if (known == key) return storage;
+  }
+  auto const begin = (sharedUsed_ + alignment - 1) / alignment * alignment;
+  if (begin + bytes > maxBlockShared) {
+    kernel_.fail(
+        fmt::format("block {} uses {} bytes of shared memory, a block has {}", index_, begin + bytes, maxBlockShared));
+    throw Unwind{};
+  }
+  if (sharedBase_ == nullptr) sharedBase_ = kernel_.machine().takeShared();
+  sharedUsed_ = begin + bytes;
+  void* storage = sharedBase_ + begin;
+  Unwatched const unwatched;
+  std::memset(storage, 0xA5, bytes);  // whoever relies on zeros shall not find them
+  // Which thread asked first does not matter: the fill is not its own.
+  if (auto* const checker = kernel_.machine().checker()) {
+    checker->forget(reinterpret_cast<std::uintptr_t>(storage), bytes);
+  }
+  sharedSlots_.emplace_back(key, storage);
+  return storage;
+}
+
+bool Block::holdsShared(void const* begin, std::size_t bytes) const {
+  auto const* const first = static_cast<std::byte const*>(begin);
+  return sharedBase_ != nullptr && first >= sharedBase_ && first < sharedBase_ + sharedUsed_ &&
+         bytes <= static_cast<std::size_t>(sharedBase_ + sharedUsed_ - first);
+}
+
+BulkCopies& Block::bulkCopies() {
+  if (bulkCopies_ == nullptr) bulkCopies_ = std::make_unique<BulkCopies>(*this);
+  return *bulkCopies_;
+}
+
+bool Block::finishLateCopies() { return bulkCopies_ != nullptr && bulkCopies_->finishLate(); }
+
+void Block::allowNext() {
+  if (std::exchange(allowed_, true)) return;
+  kernel_.blockAllowed();
+}
+
+// ---- barriers
+// --------------------------------------------------------------------------------------------------------
+
+bool Block::complete(Barrier const& barrier) const {
+  if (&barrier == &barriers_[0]) return barrier.waiting.size() == live_;
+  // Named barriers count whole warps, as the hardware does. A warp has come when all its live lanes have; one of the
+  // last phase's that has left the kernel altogether is not waited for.
+  unsigned warps = 0;
+  for (std::size_t w = 0; w < warps_.size(); ++w) {
+    bool const member = barrier.arrived[w] != 0 || (warps_[w].live == 0 && (barrier.members >> w & 1) != 0);
+    if (member && (warps_[w].live & ~barrier.arrived[w]) == 0) ++warps;
+  }
+  return warps * lanesPerWarp >= barrier.threads;
+}
+
+void Block::release(Barrier& barrier, GpuThread const* except) {
+  auto& scheduler = kernel_.machine().scheduler();
+  std::uint32_t members = 0;
+  for (std::size_t w = 0; w < warps_.size(); ++w) {
+    if (barrier.arrived[w] != 0) members |= 1u << w;
+  }
+  if (auto* const time = scheduler.time()) time->meet(barrier.waiting, VirtualTime::Meeting::block);
+  barrier.members = members;
+  barrier.arrived.fill(0);
+  barrier.threads = 0;
+  for (GpuThread* thread : barrier.waiting) {
+    if (thread != except) scheduler.makeReady(*thread);
+  }
+  meetInChecker(barrier.waiting, "barrier");
+  barrier.waiting.clear();
+}
+
+void Block::meetInChecker(std::span<GpuThread* const> threads, char const* what) {
+  auto* const checker = kernel_.machine().checker();
+  if (checker == nullptr || threads.empty()) return;
+  std::vector<Agent*> agents;
+  agents.reserve(threads.size());
+  for (auto const* thread : threads) agents.push_back(thread->agent);
+  checker->meet(agents, what);
+}
+
+void Block::barrier(GpuThread& self) { barrier(self, 0, 0); }
+
+void Block::barrier(GpuThread& self, unsigned id, unsigned threads) {
+  if (self.cancelled) throw Unwind{};
+  auto& barrier = barriers_[id];
+  if (!barrier.waiting.empty() && barrier.threads != threads) {
+    kernel_.fail(fmt::format("block {} thread {} joins barrier {} for {} threads, others wait at it for {}", index_,
+                             self.context.thread, id, threads, barrier.threads));
+    throw Unwind{};
+  }
+  barrier.threads = threads;
+  barrier.arrived[self.context.warp] |= 1u << self.context.lane;
+  barrier.waiting.push_back(&self);
+  auto& scheduler = kernel_.machine().scheduler();
+  if (complete(barrier)) {
+    release(barrier, &self);
+    scheduler.memoryStep(self, {.kind = AccessKind::update});  // the last to come need not be the first to go on
+    return;
+  }
+  self.parkedOn = id == 0 ? ParkReason::blockBarrier : ParkReason::namedBarrier;
+  self.parkedNumber = id;
+  scheduler.park(self);
+  if (self.cancelled) throw Unwind{};
+}
+
+void Block::accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool write) {
+  auto& checker = *kernel_.machine().checker();
+  std::map<std::uintptr_t, std::vector<unsigned>> lines;
+  for (unsigned rest = arrived; rest != 0; rest &= rest - 1) {
+    auto const lane = static_cast<unsigned>(std::countr_zero(rest));
+    auto const& request = *meeting.requests[lane];
+    if (request.predicate) lines[reinterpret_cast<std::uintptr_t>(request.address) / 128].push_back(lane);
+  }
+  for (auto const& [line, lanes] : lines) {
+    std::vector<Checker::LanePart> parts;
+    for (auto const lane : lanes) {
+      auto& request = *meeting.requests[lane];
+      auto* const agent = threads_[warp * lanesPerWarp + lane].agent;
+      auto& part = parts.emplace_back(Checker::LanePart{
+          agent, reinterpret_cast<std::uint64_t*>(request.address), {}, Checker::siteOf(*agent, request.code)});
+      std::memcpy(part.halves, &request.words, sizeof part.halves);
+    }
+    if (write) {
+      checker.storeLine(parts);
+      continue;
+    }
+    checker.loadLine(parts);
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      std::memcpy(&meeting.requests[lanes[i]]->words, parts[i].halves, sizeof parts[i].halves);
+    }
+  }
+}
+
+// ---- warps
+// -----------------------------------------------------------------------------------------------------------
+
+std::vector<GpuThread*> Block::lanesOf(unsigned warp, unsigned mask) {
+  std::vector<GpuThread*> lanes;
+  for (; mask != 0; mask &= mask - 1) {
+    lanes.push_back(&threads_[warp * lanesPerWarp + static_cast<unsigned>(std::countr_zero(mask))]);
+  }
+  return lanes;
+}
+
+// Lines are accessed once all lanes have come.
+void Block::passTime(VirtualTime& time, unsigned warp, Meeting const& meeting, unsigned arrived,
+                     WarpOperation operation) {
+  auto const lanes = lanesOf(warp, arrived);
+  time.meet(lanes, VirtualTime::Meeting::warp);
+  bool const stores = operation == WarpOperation::storeLines;
+  if (!stores && operation != WarpOperation::loadLines) return;
+  for (auto* const lane : lanes) {
+    auto const& request = *meeting.requests[lane->context.lane];
+    if (!request.predicate) continue;
+    Access const access{.address = reinterpret_cast<std::uintptr_t>(request.address),
+                        .bytes = sizeof(Words4),
+                        .kind = stores ? AccessKind::store : AccessKind::load};
+    time.issue(*lane, access);
+    time.access(*lane, access);
+  }
+}
+
+std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* except) {
+  auto& scheduler = kernel_.machine().scheduler();
+  unsigned const arrived = std::exchange(meeting.arrived, 0);
+  auto& requests = meeting.requests;
+  std::string problem;
+  auto forEach = [&](auto&& act) {
+    for (unsigned rest = arrived; rest != 0; rest &= rest - 1) {
+      auto const lane = static_cast<unsigned>(std::countr_zero(rest));
+      act(lane, *requests[lane]);
+    }
+  };
+  auto const operation = requests[static_cast<unsigned>(std::countr_zero(arrived))]->operation;
+  if (auto* const time = scheduler.time()) passTime(*time, warp, meeting, arrived, operation);
+  switch (operation) {
+    case WarpOperation::sync:
+      meetInChecker(lanesOf(warp, arrived), "syncWarp");
+      break;
+    case WarpOperation::ballot: {
+      unsigned votes = 0;
+      forEach([&](unsigned lane, WarpRequest& r) { votes |= r.predicate ? 1u << lane : 0u; });
+      forEach([&](unsigned, WarpRequest& r) { r.result = votes; });
+      break;
+    }
+    case WarpOperation::shuffle:
+      forEach([&](unsigned lane, WarpRequest& r) {
+        if ((arrived >> r.lane & 1) == 0) {
+          problem = fmt::format(
+              "block {} warp {} lane {} asks lane {} for its value, which takes no part in the shuffle (mask {:#x}, "
+              "lanes present {:#x})",
+              index_, warp, lane, r.lane, meeting.mask, arrived);
+        } else if (requests[r.lane]->bytes != r.bytes) {
+          problem = fmt::format("block {} warp {}: lanes {} and {} shuffle values of {} and {} bytes", index_, warp,
+                                lane, r.lane, r.bytes, requests[r.lane]->bytes);
+        } else {
+          std::memcpy(r.out, requests[r.lane]->in, r.bytes);
+        }
+      });
+      break;
+    case WarpOperation::storeLines:
+      if (kernel_.machine().checker() != nullptr) {
+        accessLines(warp, meeting, arrived, true);
+        break;
+      }
+      forEach([&](unsigned, WarpRequest& r) {
+        if (r.predicate) storeLine(r.address, r.words);
+      });
+      break;
+    case WarpOperation::loadLines:
+      if (kernel_.machine().checker() != nullptr) {
+        accessLines(warp, meeting, arrived, false);
+        break;
+      }
+      for (unsigned lane = lanesPerWarp; lane-- > 0;) {
+        if ((arrived >> lane & 1) != 0 && requests[lane]->predicate)
+          loadLine(requests[lane]->address, requests[lane]->words);
+      }
+      break;
+  }
+  // The lanes have announced their stores one by one; only now are they there.
+  if (operation == WarpOperation::storeLines) scheduler.noteLines();
+  forEach([&](unsigned lane, WarpRequest&) {
+    auto& thread = threads_[warp * lanesPerWarp + lane];
+    if (&thread != except) scheduler.makeReady(thread);
+  });
+  return problem;
+}
+
+void Block::meet(GpuThread& self, WarpRequest& request, unsigned mask) {
+  if (self.cancelled) throw Unwind{};
+  unsigned const lane = self.context.lane;
+  auto& warp = warps_[self.context.warp];
+  auto refuse = [&](std::string const& why) {
+    kernel_.fail(fmt::format("block {} warp {} lane {}: {} {}", index_, self.context.warp, lane,
+                             nameOf(request.operation), why));
+    throw Unwind{};
+  };
+  if ((mask >> lane & 1) == 0) refuse(fmt::format("with mask {:#x}, which does not name the calling lane", mask));
+  auto meeting =
+      std::ranges::find_if(warp.meetings, [&](Meeting const& m) { return m.arrived != 0 && m.mask == mask; });
+  if (meeting == warp.meetings.end()) {
+    meeting = std::ranges::find_if(warp.meetings, [](Meeting const& m) { return m.arrived == 0; });
+    if (meeting == warp.meetings.end()) meeting = warp.meetings.insert(meeting, Meeting{});
+    meeting->mask = mask;
+  } else {
+    auto const first = static_cast<unsigned>(std::countr_zero(meeting->arrived));
+    auto const other = meeting->requests[first]->operation;
+    if (other != request.operation) {
+      refuse(fmt::format("while lane {} of the same mask {:#x} is in {}", first, mask, nameOf(other)));
+    }
+  }
+  meeting->arrived |= 1u << lane;
+  meeting->requests[lane] = &request;
+  auto& scheduler = kernel_.machine().scheduler();
+  if ((mask & warp.live & ~meeting->arrived) == 0) {
+    auto const problem = finish(self.context.warp, *meeting, &self);
+    if (!problem.empty()) {
+      kernel_.fail(problem);
+      throw Unwind{};
+    }
+    scheduler.memoryStep(self, {.kind = AccessKind::update});
+    return;
+  }
+  self.parkedOn = ParkReason::warp;
+  self.parkedNumber = mask;
+  scheduler.park(self);
+  if (self.cancelled) throw Unwind{};
+}
+
+// ---- end
+// -------------------------------------------------------------------------------------------------------------
+
+void Block::threadEnded(GpuThread& thread) {
+  kernel_.noteEnd(thread.time);
+  if (bulkCopies_ != nullptr) bulkCopies_->threadEnded(thread);
+  --live_;
+  auto const w = thread.context.warp;
+  auto& warp = warps_[w];
+  warp.live &= ~(1u << thread.context.lane);
+  if (live_ == 0) {
+    if (auto* const checker = kernel_.machine().checker()) {
+      kernel_.noteBlockEnd(kernel_.isHost() ? checker->release(*thread.agent) : checker->endBlock(agents_));
+    }
+    allowNext();
+    kernel_.blockEnded(index_);
+    return;
+  }
+  for (auto& meeting : warp.meetings) {
+    if (meeting.arrived == 0 || (meeting.mask & warp.live & ~meeting.arrived) != 0) continue;
+    auto const problem = finish(w, meeting, nullptr);
+    if (!problem.empty()) {
+      kernel_.fail(problem);
+      return;
+    }
+  }
+  for (auto& barrier : barriers_) {
+    if (!barrier.waiting.empty() && complete(barrier)) release(barrier, nullptr);
+  }
+  kernel_.meetingsChanged(index_);
+}
+
+void Block::cancel() {
+  for (auto& barrier : barriers_) {
+    barrier.waiting.clear();
+    barrier.arrived.fill(0);
+  }
+  for (auto& warp : warps_) {
+    for (auto& meeting : warp.meetings) meeting.arrived = 0;
+  }
+  auto& scheduler = kernel_.machine().scheduler();
+  for (unsigned i = 0; i < kernel_.shape().threads; ++i) {
+    threads_[i].cancelled = true;
+    if (threads_[i].state == TaskState::parked) scheduler.makeReady(threads_[i]);
+  }
+  scheduler.noteProgress();
+}
+
+}  // namespace mscclpp::sim

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/sim/backend/device_calls.hpp"
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/checker/checker.hpp"
+#include "sim/machine/machine.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/sim/backend/poll.hpp"
+#include "mscclpp/sim/backend/thread_context.hpp"
+
+namespace mscclpp::sim {
+namespace {
+
+// The same as on a GPU: a wait that has nobody to report to.
+constexpr std::uint64_t unwatchedLimitNs = 20'000'000'000;
+
+std::uint32_t read(std::uint32_t& word) { return std::atomic_ref<std::uint32_t>(word).load(std::memory_order_relaxed); }
+std::uint64_t read(std::uint64_t& word) { return std::atomic_ref<std::uint64_t>(word).load(std::memory_order_relaxed); }
+
+}  // namespace
+
+GpuThread& currentGpuThread(char const* operation) {
+  auto* task = currentTask();
+  if (task == nullptr || !task->isGpuThread()) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("{} was called outside of a kernel; device functions run in kernels that are launched on "
+                            "the simulated machine",
+                            operation));
+  }
+  return static_cast<GpuThread&>(*task);
+}
+
+void failKernel(GpuThread& self, std::string const& why) {
+  self.block->kernel().fail(fmt::format("block {} thread {}: {}", self.context.block, self.context.thread, why));
+  throw Unwind{};
+}
+
+ThreadContext const& currentThread() { return currentGpuThread("a thread index or another device function").context; }
+
+bool insideKernel() noexcept {
+  auto* task = currentTask();
+  return task != nullptr && task->isGpuThread();
+}
+
+void syncBlock() {
+  auto& self = currentGpuThread("syncBlock");
+  self.block->barrier(self);
+}
+
+void syncBarrier(unsigned id, unsigned threads) {
+  auto& self = currentGpuThread("syncBarrier");
+  unsigned const largest = (self.context.threads + lanesPerWarp - 1) / lanesPerWarp * lanesPerWarp;
+  if (id == 0 || id >= namedBarriers) {
+    failKernel(self, fmt::format("there is no barrier {}; the numbers are 1 to {}", id, namedBarriers - 1));
+  }
+  if (threads == 0 || threads % lanesPerWarp != 0 || threads > largest) {
+    failKernel(self, fmt::format("barrier {} for {} threads; the count must be a multiple of {} up to the block's {}",
+                                 id, threads, lanesPerWarp, largest));
+  }
+  self.block->barrier(self, id, threads);
+}
+
+void syncCluster() {
+  auto& self = currentGpuThread("syncCluster");
+  self.block->kernel().meetCluster(self);
+}
+
+void syncWarp(unsigned mask) {
+  auto& self = currentGpuThread("syncWarp");
+  WarpRequest request;
+  self.block->meet(self, request, mask);
+}
+
+void shuffle(void const* in, void* out, std::size_t bytes, unsigned lane, unsigned mask) {
+  auto& self = currentGpuThread("shuffle");
+  WarpRequest request;
+  request.operation = WarpOperation::shuffle;
+  request.lane = lane;
+  request.in = in;
+  request.out = out;
+  request.bytes = bytes;
+  self.block->meet(self, request, mask);
+}
+
+unsigned ballot(bool predicate, unsigned mask) {
+  auto& self = currentGpuThread("ballot");
+  WarpRequest request;
+  request.operation = WarpOperation::ballot;
+  request.predicate = predicate;
+  self.block->meet(self, request, mask);
+  return request.result;
+}
+
+void* blockShared(void const* key, std::size_t bytes, std::size_t alignment) {
+  return currentGpuThread("blockShared").block->shared(key, bytes, alignment);
+}
+
+std::byte* dynamicShared() { return currentGpuThread("dynamicShared").block->dynamicShared(); }
+
+void waitForPreviousKernel() {
+  auto& self = currentGpuThread("waitForPreviousKernel");
+  self.block->kernel().waitForPrevious(self);
+}
+
+void allowNextKernel() { currentGpuThread("allowNextKernel").block->allowNext(); }
+
+void exitKernel() {
+  currentGpuThread("exitKernel");
+  throw Unwind{};
+}
+
+void trap(char const* why) { failKernel(currentGpuThread("trap"), why); }
+
+std::uint64_t nanoseconds() {
+  auto& machine = Machine::instance();
+  if (machine.deterministic()) return machine.scheduler().virtualNs();
+  auto const now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+void beginWait() {
+  auto& self = currentGpuThread("a wait");
+  self.looks.clear();
+  self.sawOldAt = self.readsNewest = 0;
+  auto& machine = self.block->kernel().machine();
+  if (self.agent != nullptr) machine.checker()->beginWait(*self.agent);
+  if (auto* const time = machine.scheduler().time()) time->beginLooks(self);
+}
+
+void endWait(layout::WaitKind kind, std::uint64_t expected) {
+  auto& self = currentGpuThread("a wait");
+  if (auto* const time = self.block->kernel().machine().scheduler().time()) time->endLooks(self);
+  if (self.agent == nullptr) return;
+  self.block->kernel().machine().checker()->endWait(*self.agent, kind, expected,
+                                                    Checker::siteOf(*self.agent, __builtin_return_address(0)));
+}
+
+bool pollYield(PollState& state) {
+  auto& self = currentGpuThread("a wait");
+  auto& machine = Machine::instance();
+  if (self.cancelled) throw Unwind{};
+  bool const first = state.startNs == 0;
+  auto const now = nanoseconds();
+  if (first) state.startNs = now;
+  if (first && state.what.kind == layout::WaitKind::gridBarrier) machine.checkResident(self.block->kernel());
+  if (auto* watch = state.watch; watch != nullptr && read(watch->abort) != 0) return false;
+  if (state.expired) return false;
+  if (!machine.deterministic()) {
+    auto const waited = now - state.startNs;
+    if (state.watch == nullptr) {
+      if (waited > unwatchedLimitNs)
+        failKernel(self, "a wait without a watch passed its limit: " + toString(state.what));
+    } else if (auto const limit = read(state.watch->limitNs); limit != 0 && waited > limit) {
+      return false;
+    }
+  }
+  self.poll = &state;
+  // A look at an old value says nothing about what is there now.
+  bool const conclusive = !first && (self.agent == nullptr || !std::exchange(self.agent->sawStale, false));
+  state.resumedAt = machine.scheduler().yieldPoll(self, conclusive ? state.resumedAt : 0);
+  if (self.agent != nullptr) machine.checker()->lookAgain(*self.agent);
+  self.poll = nullptr;
+  if (self.cancelled) throw Unwind{};
+  return true;
+}
+
+}  // namespace mscclpp::sim

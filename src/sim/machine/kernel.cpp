@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sim/machine/kernel.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/checker/checker.hpp"
+#include "sim/machine/machine.hpp"
+#include "sim/schedule/schedule.hpp"
+
+namespace mscclpp::sim {
+
+void GpuThread::body() noexcept {
+  if (cancelled) return;
+  auto& kernel = block->kernel();
+  try {
+    kernel.runThread();
+  } catch (Unwind const&) {
+  } catch (std::exception const& e) {
+    kernel.fail(fmt::format("block {} thread {}: {}", context.block, context.thread, e.what()));
+  } catch (...) {
+    kernel.fail(
+        fmt::format("block {} thread {} threw something that is no std::exception", context.block, context.thread));
+  }
+}
+
+StackPool& GpuThread::stacks() {
+  auto& kernel = block->kernel();
+  return kernel.isHost() ? kernel.machine().hostThreadStacks() : kernel.machine().threadStacks();
+}
+
+TaskKey GpuThread::key() const {
+  return keyOfThread({context.device, block->kernel().number(), context.block, context.thread});
+}
+
+void GpuThread::ended() { block->threadEnded(*this); }
+
+void GpuThread::failedToStart(char const* why) {
+  block->kernel().fail(fmt::format("block {} thread {} could not start: {}", context.block, context.thread, why));
+}
+
+Kernel::Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::string name,
+               std::function<void()> perThread)
+    : machine_(machine),
+      stream_(stream),
+      shape_(shape),
+      name_(std::move(name)),
+      number_(machine.numberKernel(stream.device)),
+      perThread_(std::move(perThread)) {}
+
+std::shared_ptr<Kernel> Kernel::ofHost(Machine& machine, Stream& stream, std::string name, std::function<void()> main) {
+  auto kernel = std::make_shared<Kernel>(machine, stream, LaunchShape{.blocks = 1, .threads = 1}, std::move(name),
+                                         std::move(main));
+  kernel->isHost_ = true;
+  return kernel;
+}
+
+void Kernel::start(std::shared_ptr<Kernel> previous) {
+  started_ = true;
+  previous_ = std::move(previous);
+  startClock_ = launchClock;
+  // A kernel that overlaps the one ahead of it knows no more than that one did when it began.
+  startClock_.join(previous_ == nullptr ? stream_.clock : previous_->startClock());
+  if (auto const* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
+    auto const& model = time->model();
+    startTime_ = previous_ == nullptr ? std::max(submitTime, stream_.time) + VirtualTime::picoseconds(model.start)
+                                      : std::max(submitTime, time->now()) + VirtualTime::picoseconds(model.overlap);
+  }
+  machine_.queueBlocks(*this);
+}
+
+void Kernel::startBlock() {
+  unsigned const index = nextBlock_++;
+  blocks_.emplace(index, std::make_unique<Block>(*this, index));
+}
+
+void Kernel::waitForPrevious(GpuThread& self) {
+  if (self.cancelled) throw Unwind{};
+  if (previous_ == nullptr) return;
+  if (!previous_->hasEnded()) {
+    previous_->waitingForThis_.push_back(&self);
+    self.parkedOn = ParkReason::previousKernel;
+    machine_.scheduler().park(self);
+    if (self.cancelled) throw Unwind{};
+  }
+  self.time.now = std::max(self.time.now, previous_->endTime());
+  if (self.agent == nullptr) return;
+  machine_.checker()->acquire(*self.agent, previous_->endClock());
+  machine_.checker()->passProxies(previous_->endClock());
+}
+
+void Kernel::noteEnd(TaskTime const& thread) {
+  endTime_ = std::max(endTime_, thread.now);
+  storedTime_ = std::max(storedTime_, thread.stored);
+}
+
+std::size_t Kernel::clusterArrivals(unsigned block) const {
+  auto const found = clusterWaiting_.find(block / shape_.clusterBlocks);
+  return found == clusterWaiting_.end() ? 0 : found->second.size();
+}
+
+std::size_t Kernel::clusterThreads(unsigned block) const {
+  auto const first = block / shape_.clusterBlocks * shape_.clusterBlocks;
+  std::size_t live = 0;
+  for (auto at = blocks_.lower_bound(first); at != blocks_.end() && at->first < first + shape_.clusterBlocks; ++at) {
+    live += at->second->live();
+  }
+  return live;
+}
+
+void Kernel::meetCluster(GpuThread& self) {
+  if (self.cancelled) throw Unwind{};
+  auto const block = self.context.block;
+  clusterWaiting_[block / shape_.clusterBlocks].push_back(&self);
+  if (clusterArrivals(block) == clusterThreads(block)) {
+    releaseCluster(block, &self);
+    machine_.scheduler().memoryStep(self, {.kind = AccessKind::update});  // others may go on first
+    return;
+  }
+  self.parkedOn = ParkReason::clusterBarrier;
+  machine_.scheduler().park(self);
+  if (self.cancelled) throw Unwind{};
+}
+
+void Kernel::meetingsChanged(unsigned block) {
+  if (auto const come = clusterArrivals(block); come != 0 && come == clusterThreads(block)) {
+    releaseCluster(block, nullptr);
+  }
+}
+
+void Kernel::releaseCluster(unsigned block, GpuThread const* except) {
+  auto const threads = std::exchange(clusterWaiting_[block / shape_.clusterBlocks], {});
+  if (auto* const time = machine_.scheduler().time()) time->meet(threads, VirtualTime::Meeting::cluster);
+  for (auto* thread : threads) {
+    if (thread != except) machine_.scheduler().makeReady(*thread);
+  }
+  auto* const checker = machine_.checker();
+  if (checker == nullptr) return;
+  std::vector<Agent*> agents;
+  for (auto const* thread : threads) agents.push_back(thread->agent);
+  checker->meet(agents, "cluster barrier");
+}
+
+void Kernel::fail(std::string const& text) {
+  if (cancelled_) return;
+  failure_ = text;
+  machine_.noteKernelFailure(*this);
+  cancel();
+}
+
+void Kernel::cancel() {
+  if (std::exchange(cancelled_, true)) return;
+  if (previous_ != nullptr)
+    std::erase_if(previous_->waitingForThis_, [this](GpuThread* t) { return &t->block->kernel() == this; });
+  // Blocks that have not begun never will.
+  unsigned const dropped = shape_.blocks - nextBlock_;
+  machine_.dropBlocks(*this);
+  nextBlock_ = shape_.blocks;
+  blocksEnded_ += dropped;
+  blocksAllowing_ += dropped;
+  clusterWaiting_.clear();
+  for (auto& [index, block] : blocks_) block->cancel();
+}
+
+void Kernel::blockAllowed() {
+  ++blocksAllowing_;
+  if (blocksAllowing_ == shape_.blocks) machine_.advance(stream_);
+}
+
+void Kernel::blockEnded(unsigned index) {
+  blocks_.erase(index);
+  meetingsChanged(index);
+  ++blocksEnded_;
+  machine_.freeBlock(*this);
+  if (blocksEnded_ != shape_.blocks) return;
+  if (auto const* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
+    auto const& model = time->model();
+    auto const doublings = std::log2(static_cast<double>(shape_.blocks));
+    endTime_ += VirtualTime::picoseconds(model.end + model.endDoubling * doublings);
+    endTime_ = std::max(endTime_, storedTime_);
+    if (previous_ != nullptr) endTime_ = std::max(endTime_, previous_->endTime());
+  }
+  endClock_.join(startClock_);
+  if (previous_ != nullptr) endClock_.join(previous_->endClock());
+  previous_.reset();
+  perThread_ = nullptr;  // what it has captured is gone before the host learns of the end
+  for (GpuThread* thread : std::exchange(waitingForThis_, {})) machine_.scheduler().makeReady(*thread);
+  machine_.advance(stream_);
+}
+
+}  // namespace mscclpp::sim

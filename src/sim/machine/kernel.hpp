@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A launched kernel: its blocks, their warps and barriers, its threads.
+//
+// Only the host thread that drives the scheduler touches these. Blocks are made when the device has room for them and
+// destroyed when their last thread has ended.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/checker/agent.hpp"
+#include "mscclpp/base/order.hpp"
+#include "mscclpp/layout/launch_shape.hpp"
+#include "mscclpp/sim/backend/thread_context.hpp"
+#include "sim/machine/task.hpp"
+
+namespace mscclpp::sim {
+
+inline constexpr unsigned lanesPerWarp = 32;
+inline constexpr unsigned maxBlockThreads = 1024;
+inline constexpr unsigned namedBarriers = 16;  // number 0 is the whole block's
+inline constexpr std::size_t maxBlockShared = 227 * 1024;
+
+class Block;
+class BulkCopies;
+class Kernel;
+class Machine;
+class VirtualTime;
+struct Stream;
+
+class GpuThread final : public Task {
+ public:
+  GpuThread() : Task(true) {}
+
+  ThreadContext context;
+  Block* block = nullptr;
+
+  TaskKey key() const override;
+  void ended() override;
+  void failedToStart(char const* why) override;
+
+ private:
+  void body() noexcept override;
+  StackPool& stacks() override;
+};
+
+// One lane's part in something that lanes of a warp do together; lives on the lane's stack.
+enum class WarpOperation : std::uint8_t { sync, shuffle, ballot, storeLines, loadLines };
+
+struct WarpRequest {
+  WarpOperation operation = WarpOperation::sync;
+  bool predicate = false;      // ballot; or whether the lane's line access is active
+  unsigned lane = 0;           // shuffle: whose value
+  unsigned result = 0;         // ballot
+  void const* in = nullptr;    // shuffle
+  void* out = nullptr;         // shuffle
+  std::size_t bytes = 0;       // shuffle
+  Words4* address = nullptr;   // lines
+  Words4 words{};              // lines: value to store, value loaded
+  void const* code = nullptr;  // lines: where the access stands
+};
+
+class Block {
+ public:
+  Block(Kernel& kernel, unsigned index);
+  ~Block();
+
+  Kernel& kernel() { return kernel_; }
+  unsigned index() const { return index_; }
+  unsigned live() const { return live_; }
+  GpuThread& thread(unsigned i) { return threads_[i]; }
+
+  // Called by the running thread; they return once the others have come.
+  void barrier(GpuThread& self);
+  void barrier(GpuThread& self, unsigned id, unsigned threads);
+  void meet(GpuThread& self, WarpRequest& request, unsigned mask);
+  void* shared(void const* key, std::size_t bytes, std::size_t alignment);
+  bool holdsShared(void const* begin, std::size_t bytes) const;
+  std::size_t sharedOffset(void const* address) const { return static_cast<std::byte const*>(address) - sharedBase_; }
+  std::size_t sharedUsed() const { return sharedUsed_; }
+  std::byte* dynamicShared() { return dynamicShared_; }
+  BulkCopies& bulkCopies();
+  bool finishLateCopies();
+  void allowNext();
+
+  void threadEnded(GpuThread& thread);  // may destroy the block
+  void cancel();
+  unsigned barrierArrivals(unsigned id) const { return static_cast<unsigned>(barriers_[id].waiting.size()); }
+  unsigned barrierThreads(unsigned id) const { return id == 0 ? live_ : barriers_[id].threads; }
+
+ private:
+  struct Barrier {
+    unsigned threads = 0;  // as the first arrival said
+    std::vector<GpuThread*> waiting;
+    std::array<std::uint32_t, maxBlockThreads / lanesPerWarp> arrived{};  // lanes, by warp
+    std::uint32_t members = 0;                                            // warps of the last phase
+  };
+  struct Meeting {
+    unsigned mask = 0;
+    unsigned arrived = 0;  // 0: free
+    std::array<WarpRequest*, lanesPerWarp> requests{};
+  };
+  struct Warp {
+    unsigned live = 0;
+    std::vector<Meeting> meetings;
+  };
+
+  bool complete(Barrier const& barrier) const;
+  void release(Barrier& barrier, GpuThread const* except);
+  // All of these have met: what one has done, the others know.
+  void meetInChecker(std::span<GpuThread* const> threads, char const* what);
+  std::vector<GpuThread*> lanesOf(unsigned warp, unsigned mask);
+  void passTime(VirtualTime& time, unsigned warp, Meeting const& meeting, unsigned arrived, WarpOperation operation);
+  void accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool write);
+  // Carries the operation out for all who came and wakes them; a text where they do not fit together.
+  std::string finish(unsigned warp, Meeting& meeting, GpuThread const* except);
+
+  Kernel& kernel_;
+  unsigned index_;
+  unsigned live_;
+  bool allowed_ = false;
+  std::unique_ptr<GpuThread[]> threads_;
+  std::array<Barrier, namedBarriers> barriers_;
+  std::vector<Warp> warps_;
+  std::vector<Agent> agents_;  // of a checked run
+  std::byte* sharedBase_ = nullptr;
+  std::size_t sharedUsed_ = 0;
+  std::vector<std::pair<void const*, void*>> sharedSlots_;
+  std::byte* dynamicShared_ = nullptr;
+  std::unique_ptr<BulkCopies> bulkCopies_;
+};
+
+class Kernel {
+ public:
+  Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::string name, std::function<void()> perThread);
+  // A thread of the host that the scheduler runs like a kernel's: it takes no room on the device, and to the checker it
+  // is none of its threads.
+  static std::shared_ptr<Kernel> ofHost(Machine& machine, Stream& stream, std::string name, std::function<void()> main);
+  bool isHost() const { return isHost_; }
+
+  Machine& machine() { return machine_; }
+  Stream& stream() { return stream_; }
+  LaunchShape const& shape() const { return shape_; }
+  std::string const& name() const { return name_; }
+  unsigned number() const { return number_; }  // among those launched on its device in a deterministic run
+  void runThread() const { perThread_(); }
+
+  void start(std::shared_ptr<Kernel> previous);  // `previous` has not ended; null: nothing to wait for
+  bool started() const { return started_; }
+  bool hasEnded() const { return started_ && blocksEnded_ == shape_.blocks; }
+  bool allowsNext() const { return started_ && blocksAllowing_ == shape_.blocks; }
+  bool allBlocksStarted() const { return nextBlock_ == shape_.blocks; }
+  void startBlock();  // the next one, its room is taken already
+
+  // Clocks of a checked run: what the launching host code knew; what the first threads know; what the end makes known.
+  Clock launchClock;
+  Clock const& startClock() const { return startClock_; }
+  Clock const& endClock() const { return endClock_; }
+  void noteBlockEnd(Clock const& clock) { endClock_.join(clock); }
+
+  // Of a timed run: when it was submitted; when its first threads may begin; when its end is known.
+  Picoseconds submitTime = 0;
+  Picoseconds startTime() const { return startTime_; }
+  Picoseconds endTime() const { return endTime_; }
+  void noteEnd(TaskTime const& thread);  // of one that has ended
+
+  void waitForPrevious(GpuThread& self);
+  void fail(std::string const& text);  // the first text is kept; all threads have to end
+  void cancel();
+  bool cancelled() const { return cancelled_; }
+  std::string const& failure() const { return failure_; }
+
+  // The blocks of a cluster start together. A thread returns once all those of its cluster that live have come.
+  void meetCluster(GpuThread& self);
+  void meetingsChanged(unsigned block);  // a thread of the block has left the kernel
+  std::size_t clusterArrivals(unsigned block) const;
+  std::size_t clusterThreads(unsigned block) const;
+
+  void blockAllowed();
+  void blockEnded(unsigned index);  // destroys it
+
+  std::map<unsigned, std::unique_ptr<Block>> const& blocks() const { return blocks_; }
+  unsigned firstWaitingBlock() const { return nextBlock_; }
+
+ private:
+  Machine& machine_;
+  Stream& stream_;
+  LaunchShape shape_;
+  std::string name_;
+  unsigned number_;
+  void releaseCluster(unsigned block, GpuThread const* except);
+
+  std::function<void()> perThread_;
+  std::map<unsigned, std::unique_ptr<Block>> blocks_;  // that run
+  unsigned nextBlock_ = 0;
+  unsigned blocksEnded_ = 0;
+  unsigned blocksAllowing_ = 0;
+  bool started_ = false;
+  bool cancelled_ = false;
+  bool isHost_ = false;
+  std::string failure_;
+  Clock startClock_;
+  Clock endClock_;
+  Picoseconds startTime_ = 0;
+  Picoseconds endTime_ = 0;     // until that is known, of the threads that have ended
+  Picoseconds storedTime_ = 0;  // likewise
+  std::shared_ptr<Kernel> previous_;
+  std::vector<GpuThread*> waitingForThis_;                      // threads of the next kernel
+  std::map<unsigned, std::vector<GpuThread*>> clusterWaiting_;  // by cluster
+};
+
+}  // namespace mscclpp::sim

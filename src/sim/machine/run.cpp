@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sim/machine/rank_run.hpp"
+
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/checker/checker.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/bootstrap/local_bootstrap.hpp"
+#include "mscclpp/sim/backend/launch.hpp"
+
+namespace mscclpp::sim {
+namespace {
+
+bool waitInFiber(std::function<bool()> const& ready, std::chrono::nanoseconds limit) {
+  auto* task = currentHostTask();
+  if (task == nullptr) return ready();
+  if (limit > std::chrono::nanoseconds::zero())
+    return hostTaskWait(*task, "host wait (bootstrap or communicator)", ready, limit);
+  if (!task->cancelled) Machine::instance().scheduler().yieldPoll(*task, 0);
+  return ready();
+}
+
+}  // namespace
+
+// ---- a run
+// -----------------------------------------------------------------------------------------------------------
+
+RankRun::RankRun(Options const& options, StackPool& hostStacks, std::function<void(RankContext&)> const& rankMain)
+    : machine_(Machine::instance()), options_(options) {
+  machine_.beginRun(options.ranks, options.seed, options.preemption);
+  machine_.scheduler().direct(options.director, options.limits);
+  if (options.checks != nullptr) machine_.beginChecks(*options.checks);
+  if (options.timing != nullptr) machine_.beginTiming(*options.timing);
+  previousWait_ = threadHostWait();
+  setThreadHostWait(&waitInFiber);
+  auto bootstraps = LocalBootstrap::create(options.ranks);
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    auto main = [rank, ranks = options.ranks, bootstrap = std::move(bootstraps[static_cast<std::size_t>(rank)]),
+                 &rankMain]() mutable {
+      RankContext context(rank, ranks, std::move(bootstrap));
+      rankMain(context);
+    };
+    machine_.hostTasks().push_back(std::make_unique<HostTask>(rank, hostStacks, std::move(main)));
+  }
+}
+
+RankRun::~RankRun() {
+  setThreadHostWait(previousWait_);
+  machine_.endRun();
+}
+
+HostTask const* RankRun::failedRank() const {
+  for (auto const& task : machine_.hostTasks()) {
+    if (task->failure()) return task.get();
+  }
+  return nullptr;
+}
+
+RunEnd RankRun::toEnd() {
+  auto& scheduler = machine_.scheduler();
+  for (auto& task : machine_.hostTasks()) scheduler.add(*task);
+  std::size_t seenEnded = 0;
+  for (std::uint64_t steps = 1;; ++steps) {
+    bool const went = scheduler.step() || (scheduler.whyCut() == Cut::none && machine_.finishLateCopies()) ||
+                      (options_.waitsExpire && machine_.expireWait());
+    if (options_.stopAtFailure && seenEnded != machine_.hostTasksEnded()) {
+      seenEnded = machine_.hostTasksEnded();
+      if (failedRank() != nullptr) return RunEnd::failed;
+    }
+    if (!went) {
+      if (scheduler.whyCut() != Cut::none) return RunEnd::cut;
+      return machine_.somebodyWaits() ? RunEnd::stuck : RunEnd::finished;
+    }
+    if (steps % 4096 == 0 && std::chrono::steady_clock::now() > options_.deadline) return RunEnd::wallLimit;
+  }
+}
+
+// Kernels first: their threads use memory that the ranks' code owns.
+void RankRun::unwind() noexcept {
+  auto& scheduler = machine_.scheduler();
+  scheduler.direct(nullptr);
+  scheduler.keepTime(nullptr);
+  scheduler.holdHostTasks();
+  machine_.discardAll();
+  runCancelled();
+  for (auto& task : machine_.hostTasks()) task->cancelled = true;
+  scheduler.releaseHostTasks();
+  runCancelled();
+  machine_.discardAll();
+  runCancelled();
+}
+
+void RankRun::runCancelled() {
+  while (machine_.scheduler().step()) {
+  }
+}
+
+// ---- run()
+// -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string failedBefore(Machine& machine) {
+  auto const failures = machine.takeFailures();
+  return failures.empty() ? failures : "  failed before:\n" + failures;
+}
+
+// Throws what has gone wrong.
+void judge(RunEnd end, RankRun const& run, RunOptions const& options) {
+  auto& machine = Machine::instance();
+  switch (end) {
+    case RunEnd::finished:
+      if (auto const failures = machine.takeFailures(); !failures.empty()) {
+        throw Error(ErrorCode::deviceError, fmt::format("kernels failed in a simulated run (seed {}) and no rank asked "
+                                                        "with synchronize:\n{}",
+                                                        options.seed, failures));
+      }
+      return;
+    case RunEnd::failed:
+      std::rethrow_exception(run.failedRank()->failure());
+    case RunEnd::stuck:
+      throw Error(ErrorCode::timeout,
+                  fmt::format("dead-lock in a simulated run (seed {}, after {} switches): nobody can go on\n{}{}"
+                              "Run with the same seed to see it again",
+                              options.seed, machine.scheduler().switches(), machine.waiters(), failedBefore(machine)));
+    case RunEnd::wallLimit:
+    case RunEnd::cut:
+      throw Error(ErrorCode::timeout,
+                  fmt::format("a simulated run (seed {}) has not ended within {} s (RunOptions::wallLimit):\n{}{}"
+                              "A wait that does not use the library's poll is never seen as a dead-lock",
+                              options.seed, options.wallLimit.count(), machine.waiters(), failedBefore(machine)));
+  }
+}
+
+}  // namespace
+
+RunSummary run(RunOptions const& options, std::function<void(RankContext&)> const& rankMain) {
+  if (!rankMain) throw Error(ErrorCode::invalidUsage, "sim::run: no function to run");
+  if (!(options.preemption >= 0 && options.preemption <= 1)) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("sim::run: RunOptions::preemption is {}, the range is 0 to 1", options.preemption));
+  }
+  if (options.hostStackBytes < 64 * 1024) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("sim::run: RunOptions::hostStackBytes is {}, it must be at least {}",
+                            options.hostStackBytes, 64 * 1024));
+  }
+  if (options.timing && options.waitsExpire) {
+    throw Error(
+        ErrorCode::invalidUsage,
+        "sim::run: RunOptions::timing and waitsExpire are set; in a timed run no wait's limit ends, so leave one "
+        "of them out");
+  }
+  if (options.timing) options.timing->check(options.timing->device);
+  ensureInstalled();
+  StackPool hostStacks(options.hostStackBytes * stackFactor);
+  RankRun::Options how{.ranks = options.ranks, .seed = options.seed, .preemption = options.preemption};
+  how.waitsExpire = options.waitsExpire;
+  if (options.timing) how.timing = &*options.timing;
+  if (options.wallLimit.count() > 0) how.deadline = std::chrono::steady_clock::now() + options.wallLimit;
+  RankRun run(how, hostStacks, rankMain);
+  std::exception_ptr failure;
+  try {
+    judge(run.toEnd(), run, options);
+  } catch (...) {
+    failure = std::current_exception();
+    run.unwind();
+  }
+  if (failure) std::rethrow_exception(failure);
+  auto const& scheduler = Machine::instance().scheduler();
+  auto const* const time = scheduler.time();
+  return {options.seed, scheduler.switches(), scheduler.memorySteps(), scheduler.trace(),
+          time == nullptr ? 0 : static_cast<double>(time->latest()) / 1000};
+}
+
+// ---- the ranks' host code
+// --------------------------------------------------------------------------------------------
+
+HostTask::HostTask(int rank, StackPool& stacks, std::function<void()> main)
+    : Task(false), rank_(rank), stacks_(stacks), main_(std::move(main)) {
+  if (auto* const checker = Machine::instance().checker()) agent = &checker->addHost(rank);
+}
+
+void HostTask::body() noexcept {
+  if (cancelled) return;
+  try {
+    main_();
+  } catch (Unwind const&) {
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+TaskKey HostTask::key() const { return keyOfHost(rank_); }
+
+void HostTask::ended() { Machine::instance().noteHostTaskEnded(); }
+
+void HostTask::failedToStart(char const* why) {
+  failure_ = std::make_exception_ptr(
+      Error(ErrorCode::systemError, fmt::format("the host code of rank {} could not start: {}", rank_, why)));
+}
+
+double RankContext::nanoseconds() const {
+  auto const* const task = currentHostTask();
+  return task == nullptr ? 0 : static_cast<double>(task->time.now) / 1000;
+}
+
+HostTask* currentHostTask() noexcept {
+  auto* task = currentTask();
+  return task == nullptr || task->isGpuThread() ? nullptr : static_cast<HostTask*>(task);
+}
+
+bool hostTaskWait(HostTask& task, char const* what, std::function<bool()> const& ready,
+                  std::chrono::nanoseconds limit) {
+  auto& scheduler = Machine::instance().scheduler();
+  std::uint64_t since = 0;
+  // What the others did while the run was being ended must not look like success.
+  auto const checkCancelled = [&task] {
+    if (task.cancelled && std::uncaught_exceptions() == 0) throw Unwind{};
+  };
+  checkCancelled();
+  auto const ends = limit.count() > 0 ? scheduler.virtualNs() + static_cast<std::uint64_t>(limit.count()) : 0;
+  while (!ready()) {
+    if (task.cancelled || std::exchange(task.hostWaitExpired, false)) return false;
+    task.hostWait = what;
+    task.hostWaitEnds = ends;
+    since = scheduler.yieldPoll(task, since);
+    task.hostWait = nullptr;
+    task.hostWaitEnds = 0;
+    checkCancelled();
+  }
+  task.hostWaitExpired = false;
+  return true;
+}
+
+}  // namespace mscclpp::sim

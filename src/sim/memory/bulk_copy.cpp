@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/sim/backend/bulk_copy.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/memory/bulk_copies.hpp"
+#include "sim/checker/checker.hpp"
+#include "sim/checker/word_memory.hpp"
+#include "sim/machine/machine.hpp"
+
+namespace mscclpp::sim {
+namespace {
+
+constexpr std::size_t unit = 16;  // of addresses and counts
+// The hardware counts arrivals and bytes of a barrier's phase in 20 bits.
+constexpr unsigned maxArrivals = (1u << 20) - 1;
+constexpr std::int64_t maxPhaseBytes = (1 << 20) - 1;
+
+GpuThread& running(char const* operation) {
+  auto& self = currentGpuThread(operation);
+  if (self.cancelled) throw Unwind{};
+  return self;
+}
+
+std::uint64_t siteOf(GpuThread const& self, void const* code) {
+  return self.agent == nullptr ? 0 : Checker::siteOf(*self.agent, code);
+}
+
+}  // namespace
+
+// ---- copies
+// ----------------------------------------------------------------------------------------------------------
+
+void BulkCopies::step(GpuThread& self, void const* address, std::size_t bytes, AccessKind kind, Order order) {
+  block_.kernel().machine().scheduler().memoryStep(
+      self, {reinterpret_cast<std::uintptr_t>(address), static_cast<std::uint32_t>(bytes), kind, order,
+             block_.holdsShared(address, bytes) ? Scope::block : Scope::system});
+  if (self.cancelled) throw Unwind{};
+}
+
+void BulkCopies::checkRange(GpuThread& self, char const* operation, void const* global, void const* shared,
+                            std::size_t bytes) {
+  if (bytes == 0 || bytes % unit != 0) {
+    failKernel(self, fmt::format("{} of {} bytes; the count must be a multiple of {}, from {} up to the block's shared "
+                                 "memory",
+                                 operation, bytes, unit, unit));
+  }
+  for (auto const* const address : {global, shared}) {
+    if (reinterpret_cast<std::uintptr_t>(address) % unit == 0) continue;
+    failKernel(self, fmt::format("{} of {} bytes: the address {} in {} memory is not aligned to {}", operation, bytes,
+                                 address, address == global ? "global" : "block-shared", unit));
+  }
+  if (!block_.holdsShared(shared, bytes)) {
+    failKernel(self, fmt::format("{}: {} bytes at {} do not lie in the block's shared memory, of which {} bytes are in "
+                                 "use (blockShared, dynamicShared)",
+                                 operation, bytes, shared, block_.sharedUsed()));
+  }
+  auto& machine = block_.kernel().machine();
+  auto const where = reinterpret_cast<std::uintptr_t>(global);
+  if (machine.checksAddresses() && !machine.reachable(self.context.device, where, bytes)) {
+    failKernel(self, fmt::format("{}: {}", operation, machine.heap().whyNot(self.context.device, where, bytes)));
+  }
+}
+
+BulkCopies::Copy BulkCopies::begin(GpuThread& self, void* dst, void const* src, std::size_t bytes, bool load,
+                                   void const* code) {
+  Copy copy;
+  copy.dst = static_cast<std::byte*>(dst);
+  copy.src = static_cast<std::byte const*>(src);
+  copy.bytes = bytes;
+  copy.load = load;
+  copy.site = siteOf(self, code);
+  if (self.agent != nullptr) {
+    copy.issuer = self.agent;
+    copy.agent = &block_.kernel().machine().checker()->beginCopy(*self.agent, load ? "bulkLoad" : "bulkStore", dst,
+                                                                 bytes, copy.site);
+  }
+  return copy;
+}
+
+// Host code may have given the memory back meanwhile.
+bool BulkCopies::globalIsThere(Copy const& copy) {
+  auto& kernel = block_.kernel();
+  auto& machine = kernel.machine();
+  auto const where = reinterpret_cast<std::uintptr_t>(copy.load ? copy.src : copy.dst);
+  auto const device = kernel.stream().device;
+  if (!machine.checksAddresses() || machine.reachable(device, where, copy.bytes)) return true;
+  kernel.fail(fmt::format("block {}: a bulk {} is on its way: {}", block_.index(), copy.load ? "load" : "store",
+                          machine.heap().whyNot(device, where, copy.bytes)));
+  return false;
+}
+
+void BulkCopies::read(Copy& copy) {
+  if (std::exchange(copy.hasRead, true) || (copy.load && !globalIsThere(copy))) return;
+  Unwatched const unwatched;
+  if (copy.agent != nullptr) {
+    auto& checker = *block_.kernel().machine().checker();
+    checker.copyAccess(*copy.agent, copy.src, copy.bytes, false, copy.site);
+    copy.readClock = checker.release(*copy.agent);
+  }
+  copy.held.assign(copy.src, copy.src + copy.bytes);
+}
+
+void BulkCopies::write(Copy& copy) {
+  if (std::exchange(copy.hasWritten, true) || copy.held.empty() || (!copy.load && !globalIsThere(copy))) return;
+  Unwatched const unwatched;
+  if (copy.agent != nullptr) {
+    auto& checker = *block_.kernel().machine().checker();
+    checker.copyAccess(*copy.agent, copy.dst, copy.bytes, true, copy.site);
+    copy.doneClock = checker.release(*copy.agent);
+    checker.endCopy(*copy.issuer, *copy.agent);
+  }
+  std::memcpy(copy.dst, copy.held.data(), copy.bytes);
+  copy.held = {};
+}
+
+bool BulkCopies::finish(Copy& copy) {
+  if (copy.hasWritten) return false;
+  read(copy);
+  write(copy);
+  return true;
+}
+
+void BulkCopies::store(GpuThread& self, void* dst, void const* src, std::size_t bytes, void const* code) {
+  enum : std::uint32_t { atOnce, writtenLate, allLate, options };
+  checkRange(self, "bulkStore", dst, src, bytes);
+  auto& machine = block_.kernel().machine();
+  auto const when = machine.deterministic() ? machine.scheduler().choose(ChoiceKind::lateCopy, options) : atOnce;
+  if (machine.scheduler().time() != nullptr) {
+    machine.scheduler().memoryStep(self, {.kind = AccessKind::store});  // its bytes take a time of their own
+  } else if (when == atOnce) {
+    step(self, dst, bytes, AccessKind::store, Order::relaxed);
+  }
+  auto& copy = issuers_[self.context.thread].open.emplace_back(begin(self, dst, src, bytes, false, code));
+  passTime(self, copy);
+  if (when != allLate) read(copy);
+  if (when == atOnce) write(copy);
+}
+
+void BulkCopies::passTime(GpuThread& self, Copy& copy) {
+  auto* const time = block_.kernel().machine().scheduler().time();
+  if (time == nullptr) return;
+  auto const* const global = copy.load ? copy.src : copy.dst;
+  std::tie(copy.readTime, copy.doneTime) = time->bulk(self, global, copy.bytes, !copy.load);
+}
+
+void BulkCopies::commit(GpuThread& self) {
+  auto& issuer = issuers_[self.context.thread];
+  issuer.groups.push_back(std::exchange(issuer.open, {}));
+}
+
+void BulkCopies::wait(GpuThread& self, std::size_t newest, bool onlySources) {
+  auto& groups = issuers_[self.context.thread].groups;
+  auto const count = groups.size() - std::min(newest, groups.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    for (auto& copy : groups[i]) {
+      read(copy);
+      copy.sourceAwaited = true;
+      self.time.now = std::max(self.time.now, onlySources ? copy.readTime : copy.doneTime);
+      if (!onlySources && !copy.hasWritten) {
+        step(self, copy.dst, copy.bytes, AccessKind::store, Order::relaxed);
+        write(copy);
+      }
+      if (self.agent != nullptr) {
+        block_.kernel().machine().checker()->acquire(*self.agent, onlySources ? copy.readClock : copy.doneClock);
+      }
+    }
+  }
+  if (!onlySources) groups.erase(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+bool BulkCopies::finishLate() {
+  bool any = false;
+  for (auto& [thread, issuer] : issuers_) {
+    for (auto& copy : issuer.open) any |= finish(copy);
+    for (auto& group : issuer.groups) {
+      for (auto& copy : group) any |= finish(copy);
+    }
+  }
+  for (auto& [word, barrier] : barriers_) {
+    for (auto& load : barrier.loads) {
+      if (load.delivered) continue;
+      deliver(word, barrier, load);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void BulkCopies::threadEnded(GpuThread& thread) {
+  auto& kernel = block_.kernel();
+  auto& machine = kernel.machine();
+  auto* const checker = thread.agent == nullptr || kernel.cancelled() ? nullptr : machine.checker();
+  bool any = false;
+  if (auto const it = issuers_.find(thread.context.thread); it != issuers_.end()) {
+    auto issuer = std::move(it->second);
+    issuers_.erase(it);
+    issuer.groups.push_back(std::move(issuer.open));
+    for (auto& group : issuer.groups) {
+      for (auto& copy : group) {
+        if (kernel.cancelled()) break;
+        any |= finish(copy);
+        if (checker == nullptr) continue;
+        if (!copy.sourceAwaited) checker->bytesInFlight(*thread.agent, copy.dst, copy.bytes, false, copy.site);
+        checker->acquire(*thread.agent, copy.doneClock);  // the end of the block makes it known
+      }
+    }
+  }
+  if (block_.live() == 1 && checker != nullptr) {
+    for (auto& [word, barrier] : barriers_) {
+      for (auto& load : barrier.loads) {
+        any |= finish(load.copy);
+        checker->bytesInFlight(*load.copy.issuer, load.copy.dst, load.copy.bytes, true, load.copy.site);
+        checker->acquire(*thread.agent, load.copy.doneClock);
+      }
+    }
+  }
+  if (any) machine.scheduler().noteProgress();
+}
+
+// ---- barriers
+// --------------------------------------------------------------------------------------------------------
+
+BulkCopies::Barrier& BulkCopies::barrierAt(GpuThread& self, std::uint64_t* word, char const* operation) {
+  auto const it = barriers_.find(word);
+  if (it == barriers_.end()) {
+    failKernel(self, fmt::format("{} at {}, where there is no BulkBarrier: one thread has to init() it before, in the "
+                                 "block's shared memory",
+                                 operation, static_cast<void*>(word)));
+  }
+  return it->second;
+}
+
+void BulkCopies::settle(std::uint64_t* word, Barrier& barrier) {
+  if (barrier.pending == 0 && barrier.bytes == 0) {
+    ++barrier.phase;
+    barrier.pending = barrier.count;
+    barrier.ended = barrier.arrived;
+  }
+  // A value of its own for each state, so that those who wait for a change can tell one.
+  writeWord(word, sizeof *word,
+            barrier.phase << 42 | std::uint64_t{barrier.pending} << 21 |
+                static_cast<std::uint64_t>(barrier.bytes + maxPhaseBytes));
+}
+
+void BulkCopies::deliver(std::uint64_t* word, Barrier& barrier, Load& load) {
+  finish(load.copy);
+  load.phase = barrier.phase;
+  load.delivered = true;
+  barrier.arrived.join(load.copy.doneClock);
+  barrier.bytes -= static_cast<std::int64_t>(load.copy.bytes);
+  if (barrier.bytes < -maxPhaseBytes) {
+    block_.kernel().fail(
+        fmt::format("block {}: a BulkBarrier got {} bytes more than arriveExpect() announced; the "
+                    "limit is {}",
+                    block_.index(), -barrier.bytes, maxPhaseBytes));
+  }
+  settle(word, barrier);
+}
+
+void BulkCopies::load(GpuThread& self, void* dst, void const* src, std::size_t bytes, std::uint64_t* word,
+                      void const* code) {
+  checkRange(self, "bulkLoad", src, dst, bytes);
+  auto& machine = block_.kernel().machine();
+  bool const late = machine.deterministic() && machine.scheduler().choose(ChoiceKind::lateCopy, 2) != 0;
+  if (!late) step(self, word, sizeof *word, AccessKind::update, Order::release);
+  auto& barrier = barrierAt(self, word, "bulkLoad");
+  auto& load = barrier.loads.emplace_back();
+  load.copy = begin(self, dst, src, bytes, true, code);
+  if (self.agent != nullptr) machine.checker()->barrierAccess(*load.copy.agent, word, true, load.copy.site);
+  passTime(self, load.copy);
+  if (!late) deliver(word, barrier, load);
+  if (auto* const time = machine.scheduler().time()) time->written(word, sizeof *word, load.copy.doneTime);
+}
+
+void BulkCopies::initBarrier(GpuThread& self, std::uint64_t* word, unsigned count, void const* code) {
+  auto const where = reinterpret_cast<std::uintptr_t>(word);
+  if (where % sizeof *word != 0 || !block_.holdsShared(word, sizeof *word)) {
+    failKernel(self, fmt::format("BulkBarrier::init at {}, which is not {} aligned bytes of the block's shared memory",
+                                 static_cast<void*>(word), sizeof *word));
+  }
+  if (count == 0 || count > maxArrivals) {
+    failKernel(self, fmt::format("BulkBarrier::init for {} arrivals; the range is 1 to {}", count, maxArrivals));
+  }
+  step(self, word, sizeof *word, AccessKind::store, Order::relaxed);
+  auto const [it, fresh] = barriers_.try_emplace(word);
+  if (!fresh) {
+    failKernel(self, fmt::format("BulkBarrier::init at {}, where there is one already: invalidate() it first",
+                                 static_cast<void*>(word)));
+  }
+  it->second.count = it->second.pending = count;
+  if (self.agent != nullptr)
+    block_.kernel().machine().checker()->plain(*self.agent, where, 8, true, siteOf(self, code));
+  settle(word, it->second);
+}
+
+void BulkCopies::invalidateBarrier(GpuThread& self, std::uint64_t* word, void const* code) {
+  step(self, word, sizeof *word, AccessKind::store, Order::relaxed);
+  auto& barrier = barrierAt(self, word, "BulkBarrier::invalidate");
+  if (!barrier.loads.empty()) {
+    failKernel(self, fmt::format("BulkBarrier::invalidate with {} bulk loads for whose bytes nobody has waited",
+                                 barrier.loads.size()));
+  }
+  if (self.agent != nullptr) {
+    block_.kernel().machine().checker()->plain(*self.agent, reinterpret_cast<std::uintptr_t>(word), sizeof *word, true,
+                                               siteOf(self, code));
+  }
+  barriers_.erase(word);
+  writeWord(word, sizeof *word, 0);
+}
+
+void BulkCopies::arrive(GpuThread& self, std::uint64_t* word, unsigned expectedBytes, void const* code) {
+  step(self, word, sizeof *word, AccessKind::update, Order::release);
+  auto& barrier = barrierAt(self, word, "BulkBarrier::arrive");
+  if (barrier.pending == 0) {
+    failKernel(self, fmt::format("BulkBarrier::arrive: the phase has had its {} arrivals and still waits for {} bytes",
+                                 barrier.count, barrier.bytes));
+  }
+  if (barrier.bytes + std::int64_t{expectedBytes} > maxPhaseBytes) {
+    failKernel(self, fmt::format("BulkBarrier::arriveExpect of {} bytes with {} on their way; the limit is {} together",
+                                 expectedBytes, barrier.bytes, maxPhaseBytes));
+  }
+  if (self.agent != nullptr) {
+    auto& checker = *block_.kernel().machine().checker();
+    checker.barrierAccess(*self.agent, word, true, siteOf(self, code));
+    barrier.arrived.join(checker.release(*self.agent));
+  }
+  --barrier.pending;
+  barrier.bytes += expectedBytes;
+  settle(word, barrier);
+}
+
+bool BulkCopies::test(GpuThread& self, std::uint64_t* word, unsigned parity, void const* code) {
+  if (parity > 1) failKernel(self, fmt::format("BulkBarrier: {} is no parity of a phase; it is 0 or 1", parity));
+  auto const undelivered = [](Load const& load) { return !load.delivered; };
+  if (std::ranges::any_of(barrierAt(self, word, "BulkBarrier::wait").loads, undelivered)) {
+    step(self, word, sizeof *word, AccessKind::update, Order::release);
+    auto& barrier = barrierAt(self, word, "BulkBarrier::wait");
+    for (auto& load : barrier.loads) {
+      if (!load.delivered) deliver(word, barrier, load);
+    }
+  }
+  step(self, word, sizeof *word, AccessKind::load, Order::acquire);
+  auto& barrier = barrierAt(self, word, "BulkBarrier::wait");
+  if (self.agent != nullptr) {
+    block_.kernel().machine().checker()->barrierAccess(*self.agent, word, false, siteOf(self, code));
+  }
+  if (barrier.phase % 2 == parity) return false;
+  if (self.agent != nullptr) block_.kernel().machine().checker()->acquire(*self.agent, barrier.ended);
+  std::erase_if(barrier.loads, [&](Load const& load) { return load.delivered && load.phase < barrier.phase; });
+  return true;
+}
+
+// ---- what kernels call
+// -----------------------------------------------------------------------------------------------
+
+void bulkStore(void* dst, void const* src, std::size_t bytes) {
+  auto& self = running("bulkStore");
+  self.block->bulkCopies().store(self, dst, src, bytes, __builtin_return_address(0));
+}
+
+void bulkCommit() {
+  auto& self = running("bulkCommit");
+  self.block->bulkCopies().commit(self);
+}
+
+void bulkWait(unsigned newest) {
+  auto& self = running("bulkWait");
+  self.block->bulkCopies().wait(self, newest, false);
+}
+
+void bulkWaitRead(unsigned newest) {
+  auto& self = running("bulkWaitRead");
+  self.block->bulkCopies().wait(self, newest, true);
+}
+
+void bulkFence() {
+  auto& self = running("bulkFence");
+  auto& machine = self.block->kernel().machine();
+  machine.scheduler().memoryStep(self, {.kind = AccessKind::fence, .scope = Scope::block});
+  if (self.agent != nullptr) machine.checker()->proxyFence(*self.agent);
+}
+
+void bulkLoad(void* dst, void const* src, std::size_t bytes, std::uint64_t* barrier) {
+  auto& self = running("bulkLoad");
+  self.block->bulkCopies().load(self, dst, src, bytes, barrier, __builtin_return_address(0));
+}
+
+void initBarrier(std::uint64_t* barrier, unsigned count) {
+  auto& self = running("BulkBarrier::init");
+  self.block->bulkCopies().initBarrier(self, barrier, count, __builtin_return_address(0));
+}
+
+void invalidateBarrier(std::uint64_t* barrier) {
+  auto& self = running("BulkBarrier::invalidate");
+  self.block->bulkCopies().invalidateBarrier(self, barrier, __builtin_return_address(0));
+}
+
+void arriveBarrier(std::uint64_t* barrier, unsigned expectedBytes) {
+  auto& self = running("BulkBarrier::arrive");
+  self.block->bulkCopies().arrive(self, barrier, expectedBytes, __builtin_return_address(0));
+}
+
+bool testBarrier(std::uint64_t* barrier, unsigned parity) {
+  auto& self = running("BulkBarrier::wait");
+  return self.block->bulkCopies().test(self, barrier, parity, __builtin_return_address(0));
+}
+
+std::uint32_t sharedOffset(void const* address) {
+  return static_cast<std::uint32_t>(currentGpuThread("a shared address").block->sharedOffset(address));
+}
+
+}  // namespace mscclpp::sim
