@@ -19,9 +19,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "sim/machine/machine.hpp"
 #include "sim/report/describe.hpp"
 #include "sim/report/frames.hpp"
-#include "sim/machine/machine.hpp"
 
 namespace mscclpp::tools {
 namespace {

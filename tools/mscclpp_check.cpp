@@ -26,11 +26,11 @@
 #include <nlohmann/json.hpp>
 
 #include "crash_report.hpp"
-#include "sim/hooks/tsan_hooks.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/check_program.hpp"
 #include "mscclpp/sim/explore.hpp"
 #include "mscclpp/version.hpp"
+#include "sim/hooks/tsan_hooks.hpp"
 
 namespace mscclpp::tools {
 namespace {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <mutex>
 
-#include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/bootstrap/ranks.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/team.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
 #include "over_ranks.hpp"
 

@@ -20,8 +20,8 @@
 #include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/team.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/sim/explore.hpp"
 
 using namespace mscclpp;

@@ -8,11 +8,11 @@
 #include <mutex>
 
 #include "mscclpp/device/device_handle.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
-#include "mscclpp/host/port_channel.hpp"
 #include "mscclpp/host/bootstrap/ranks.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/port_channel.hpp"
 #include "mscclpp/host/wait.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 namespace port_bench {
 namespace {

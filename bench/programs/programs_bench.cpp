@@ -7,10 +7,10 @@
 #include "machine.hpp"
 #include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/dsl/kernel.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/bootstrap/ranks.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/team.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
 #include "over_ranks.hpp"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/memory_window.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
 #include "over_ranks.hpp"
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "mscclpp/collectives/algorithm_collection.hpp"
+#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/launch/launch.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 
 using namespace mscclpp;
 

@@ -7,8 +7,8 @@
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/memory_channel.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/sim/check_program.hpp"
 
 using namespace mscclpp;

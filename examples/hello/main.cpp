@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "mscclpp/device/device_handle.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
-#include "mscclpp/host/memory_channel.hpp"
 #include "mscclpp/host/bootstrap/ranks.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/memory_channel.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 using namespace mscclpp;
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "mscclpp/algorithms/collective/hierarchical.hpp"
+#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 #include "mscclpp/launch/launch.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 
 using namespace mscclpp;
 

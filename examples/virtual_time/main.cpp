@@ -10,8 +10,8 @@
 #include "mscclpp/algorithms/collective/allreduce.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/team.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
 #include "mscclpp/sim/run.hpp"
 

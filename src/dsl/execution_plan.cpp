@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "dsl/start_plan.hpp"
 #include "base/json_place.hpp"
+#include "dsl/start_plan.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
 #include "mscclpp/dsl/plan_json.hpp"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "dsl/plan_ports.hpp"
 #include "base/format.hpp"
+#include "dsl/plan_ports.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/json_place.hpp"
-#include "mscclpp/dsl/plan_json.hpp"
 #include "dsl/plan_names.hpp"
+#include "mscclpp/dsl/plan_json.hpp"
 
 namespace mscclpp::dsl {
 namespace {

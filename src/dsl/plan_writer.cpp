@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "base/format.hpp"
+#include "dsl/plan_names.hpp"
 #include "mscclpp/dsl/core/describe.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
-#include "dsl/plan_names.hpp"
 
 namespace mscclpp::dsl {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/dsl/core/program.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"

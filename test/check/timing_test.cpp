@@ -13,10 +13,10 @@
 
 #include "mscclpp/algorithms/collective/allreduce.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/port_channel.hpp"
 #include "mscclpp/host/team.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
 #include "mscclpp/sim/run.hpp"
 #include "mscclpp/sim/runtime.hpp"

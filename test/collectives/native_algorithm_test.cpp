@@ -8,8 +8,8 @@
 
 #include "collectives/allreduce.hpp"
 #include "mscclpp/device/barrier.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/team.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 using namespace mscclpp_test;
 

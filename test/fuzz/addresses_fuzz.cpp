@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "host/transport/tcp/tcp_frame.hpp"
 #include "fuzz.hpp"
+#include "host/transport/tcp/tcp_frame.hpp"
 #include "mscclpp/host/bootstrap/unique_id.hpp"
 
 using namespace mscclpp;

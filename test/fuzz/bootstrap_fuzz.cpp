@@ -7,8 +7,8 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "host/bootstrap/tcp_server.hpp"
 #include "fuzz.hpp"
+#include "host/bootstrap/tcp_server.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;

@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
-#include "host/net/handshake.hpp"
 #include "fuzz.hpp"
+#include "host/net/handshake.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;

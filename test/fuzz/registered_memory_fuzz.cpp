@@ -7,10 +7,10 @@
 #include <map>
 #include <vector>
 
-#include "base/keyed_hash.hpp"
-#include "host/transport/tcp/tcp_transport.hpp"
 #include "../host/fake_runtime.hpp"
+#include "base/keyed_hash.hpp"
 #include "fuzz.hpp"
+#include "host/transport/tcp/tcp_transport.hpp"
 #include "mscclpp/host/memory.hpp"
 
 using namespace mscclpp;

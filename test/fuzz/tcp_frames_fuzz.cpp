@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "host/transport/tcp/tcp_frame.hpp"
 #include "fuzz.hpp"
+#include "host/transport/tcp/tcp_frame.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;

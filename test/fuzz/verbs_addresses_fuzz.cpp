@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "host/transport/verbs/verbs_connection.hpp"
 #include "fuzz.hpp"
+#include "host/transport/verbs/verbs_connection.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;

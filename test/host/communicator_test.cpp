@@ -8,8 +8,8 @@
 #include "host/fake_runtime.hpp"
 #include "host/ranks.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
-#include "mscclpp/host/memory_channel.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
+#include "mscclpp/host/memory_channel.hpp"
 #include "mscclpp/host/team.hpp"
 
 using namespace mscclpp;

@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "host/ranks.hpp"
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/team.hpp"
 
 using namespace mscclpp;

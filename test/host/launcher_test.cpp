@@ -10,8 +10,8 @@
 #include <map>
 
 #include "host/bootstrap/rendezvous.hpp"
-#include "host/net/socket.hpp"
 #include "host/bootstrap_checks.hpp"
+#include "host/net/socket.hpp"
 #include "host/ranks.hpp"
 #include "mscclpp/host/log.hpp"
 

@@ -13,11 +13,11 @@
 #include "host/cuda/multicast_driver.hpp"
 #include "host/fake_runtime.hpp"
 #include "host/ranks.hpp"
-#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
+#include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
+#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/switch_channel.hpp"
-#include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 #include "mscclpp/host/team.hpp"
 
 using namespace mscclpp;

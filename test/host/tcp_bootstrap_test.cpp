@@ -12,9 +12,9 @@
 #include <csignal>
 #include <cstring>
 
-#include "host/net/handshake.hpp"
 #include "host/bootstrap/tcp_server.hpp"
 #include "host/bootstrap_checks.hpp"
+#include "host/net/handshake.hpp"
 #include "host/ranks.hpp"
 #include "mscclpp/host/log.hpp"
 

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "host/transport/transport.hpp"
 #include "fake_runtime.hpp"
+#include "host/transport/transport.hpp"
 #include "random_bytes.hpp"
 #include "ranks.hpp"
 

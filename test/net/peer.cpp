@@ -19,8 +19,8 @@
 
 #include "../host/fake_runtime.hpp"
 #include "../host/random_bytes.hpp"
-#include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
+#include "mscclpp/host/communicator.hpp"
 
 namespace {
 

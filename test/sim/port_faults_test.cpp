@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "mscclpp/device/device_handle.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/port_channel.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/sim/run.hpp"
 #include "mscclpp/sim/runtime.hpp"
 

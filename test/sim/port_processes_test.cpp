@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "mscclpp/device/device_handle.hpp"
-#include "mscclpp/launch/launch.hpp"
-#include "mscclpp/host/port_channel.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
+#include "mscclpp/host/port_channel.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 using namespace mscclpp;
 

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "sim/report/frames.hpp"
 #include "mscclpp/sim/explore.hpp"
+#include "sim/report/frames.hpp"
 
 using namespace mscclpp;
 using Json = nlohmann::json;

@@ -15,8 +15,8 @@
 
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/host/error.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/port_channel.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/sim/run.hpp"
 
 using namespace mscclpp;

@@ -10,9 +10,9 @@
 #include <functional>
 #include <string_view>
 
+#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/device.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 
 namespace mscclpp_test {
 

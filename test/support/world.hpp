@@ -11,9 +11,9 @@
 
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/host/team.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 #if !defined(__CUDACC__)
 #include "mscclpp/sim/run.hpp"

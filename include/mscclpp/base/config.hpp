@@ -10,7 +10,8 @@
 // MSCCLPP_COLD_DEVICE keeps rare work out of hot code. Threads that branch away from each other share the registers of
 // their warp, and nvcc 13.0 does not see that a function called on one side overwrites what the other side still needs
 // there (sm_90: stores went to address 0 and up). Therefore
-// - all threads of a warp that are together call it, or none; a thread that calls alone does so in an `if` without else;
+// - all threads of a warp that are together call it, or none; a thread that calls alone does so in an `if` without
+// else;
 // - it returns, as far as the compiler can tell, so that what the others need afterwards outlives the call.
 
 #if defined(__CUDACC__)

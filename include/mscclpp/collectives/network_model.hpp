@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How long collectives in two levels take (algorithms/collective/hierarchical.hpp, hierarchical_alltoall.hpp): nodes of GPUs that
-// a MachineModel describes, and a network between them. For planning machines of any number of nodes.
+// How long collectives in two levels take (algorithms/collective/hierarchical.hpp, hierarchical_alltoall.hpp): nodes of
+// GPUs that a MachineModel describes, and a network between them. For planning machines of any number of nodes.
 // docs/cost_model.md has the formulas.
 //
 // All rails alike, each rank with an adapter of its own, and a network that carries what all adapters send.

@@ -26,8 +26,8 @@
 #include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/dsl/kernel.hpp"
 #include "mscclpp/host/error.hpp"
-#include "mscclpp/launch/launch.hpp"
 #include "mscclpp/host/runtime.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 namespace mscclpp::dsl {
 

@@ -16,11 +16,11 @@
 
 #include "mscclpp/dsl/channels.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
+#include "mscclpp/dsl/detail/verify/verify.hpp"
 #include "mscclpp/dsl/passes/auto_sync.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
 #include "mscclpp/dsl/passes/fuse.hpp"
 #include "mscclpp/dsl/passes/replicate.hpp"
-#include "mscclpp/dsl/detail/verify/verify.hpp"
 
 namespace mscclpp::dsl {
 

@@ -20,8 +20,8 @@
 #include <utility>
 
 #include "mscclpp/dsl/build.hpp"
-#include "mscclpp/dsl/detail/run/execute.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
+#include "mscclpp/dsl/detail/run/execute.hpp"
 
 namespace mscclpp {
 

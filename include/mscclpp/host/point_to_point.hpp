@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Host side of messages between pairs of ranks (algorithms/collective/send_recv.hpp): the rings in device memory that they go
-// through, mapped by all ranks.
+// Host side of messages between pairs of ranks (algorithms/collective/send_recv.hpp): the rings in device memory that
+// they go through, mapped by all ranks.
 //
 //   PointToPoint links(communicator);
 //   launch(stream, shape, Kernel{}, ..., links.deviceHandle(), messages);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What the host helper needs from a machine: memory, streams, sharing of memory between processes. Implemented for CUDA
-// in src/host/cuda/cuda_runtime.cpp and for the simulated machine in src/sim/. Users reach it through GpuBuffer, Stream and
-// Communicator; only a new kind of machine implements it.
+// in src/host/cuda/cuda_runtime.cpp and for the simulated machine in src/sim/. Users reach it through GpuBuffer, Stream
+// and Communicator; only a new kind of machine implements it.
 //
 // All functions may be called from any thread and throw Error. Device numbers are those of the machine.
 #pragma once

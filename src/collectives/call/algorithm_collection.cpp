@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 
+#include "base/format.hpp"
 #include "collectives/call/call_check.hpp"
 #include "collectives/call/context_cache.hpp"
 #include "collectives/call/library_algorithm.hpp"
 #include "collectives/call/message_ring.hpp"
-#include "base/format.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/collectives/selection.hpp"
 #include "mscclpp/collectives/tuned_profile.hpp"

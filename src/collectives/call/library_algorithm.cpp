@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "collectives/call/library_algorithm.hpp"
 
+#include "base/format.hpp"
 #include "collectives/call/call_check.hpp"
 #include "collectives/call/context_cache.hpp"
-#include "base/format.hpp"
 
 namespace mscclpp::collectives_impl {
 namespace {

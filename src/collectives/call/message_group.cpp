@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/format.hpp"
 #include "collectives/call/call_check.hpp"
 #include "collectives/call/message_ring.hpp"
-#include "base/format.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/collectives/native_algorithm.hpp"
 

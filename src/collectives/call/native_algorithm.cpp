@@ -4,8 +4,8 @@
 #include <atomic>
 #include <utility>
 
-#include "collectives/call/context_cache.hpp"
 #include "base/format.hpp"
+#include "collectives/call/context_cache.hpp"
 
 namespace mscclpp {
 namespace {

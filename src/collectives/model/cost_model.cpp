@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "collectives/kernels/copy_chunks.hpp"
 #include "base/format.hpp"
+#include "collectives/kernels/copy_chunks.hpp"
 #include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/host/error.hpp"

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "host/bootstrap/bootstrap_access.hpp"
 #include "base/format.hpp"
+#include "host/bootstrap/bootstrap_access.hpp"
 
 namespace mscclpp {
 namespace {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "base/random.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace mscclpp {
 

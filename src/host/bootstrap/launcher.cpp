@@ -5,10 +5,10 @@
 
 #include "base/deadline.hpp"
 #include "base/format.hpp"
-#include "mscclpp/host/bootstrap/local_bootstrap.hpp"
-#include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 #include "host/bootstrap/rendezvous.hpp"
 #include "host/net/socket.hpp"
+#include "mscclpp/host/bootstrap/local_bootstrap.hpp"
+#include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 
 namespace mscclpp {
 namespace {

@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "base/format.hpp"
-#include "host/net/host_identity.hpp"
 #include "host/bootstrap/mailbox.hpp"
-#include "mscclpp/host/env.hpp"
 #include "host/bootstrap/tcp_server.hpp"
+#include "host/net/host_identity.hpp"
+#include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
 namespace {

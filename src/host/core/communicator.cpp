@@ -7,9 +7,9 @@
 #include <map>
 #include <mutex>
 
+#include "base/format.hpp"
 #include "host/bootstrap/bootstrap_access.hpp"
 #include "host/core/communicator_impl.hpp"
-#include "base/format.hpp"
 #include "host/net/host_identity.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/trace.hpp"

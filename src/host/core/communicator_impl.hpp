@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/error.hpp"
 #include "base/random.hpp"
 #include "host/transport/transport.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/error.hpp"
 
 namespace mscclpp {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "host/transport/transport.hpp"
 
+#include "base/format.hpp"
 #include "host/bootstrap/bootstrap_access.hpp"
 #include "host/core/communicator_impl.hpp"
-#include "base/format.hpp"
-#include "host/transport/memory/memory_transport.hpp"
-#include "mscclpp/host/env.hpp"
 #include "host/net/socket.hpp"
+#include "host/transport/memory/memory_transport.hpp"
 #include "host/transport/tcp/tcp_transport.hpp"
 #include "host/transport/verbs/verbs_transport.hpp"
+#include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
 

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "mscclpp/host/error.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
+#include "mscclpp/host/error.hpp"
 #include "mscclpp/host/runtime.hpp"
 
 namespace mscclpp {

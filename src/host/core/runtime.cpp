@@ -10,10 +10,10 @@
 #include <thread>
 #include <utility>
 
-#include "host/cuda/cuda_runtime.hpp"
 #include "base/format.hpp"
-#include "mscclpp/host/device.hpp"
 #include "base/own_thread.hpp"
+#include "host/cuda/cuda_runtime.hpp"
+#include "mscclpp/host/device.hpp"
 
 namespace mscclpp {
 namespace {

@@ -5,12 +5,12 @@
 #include <cstring>
 #include <set>
 
-#include "host/bootstrap/bootstrap_access.hpp"
-#include "host/core/communicator_impl.hpp"
 #include "base/format.hpp"
+#include "host/bootstrap/bootstrap_access.hpp"
 #include "host/bootstrap/group_bootstrap.hpp"
-#include "mscclpp/host/log.hpp"
+#include "host/core/communicator_impl.hpp"
 #include "host/net/socket.hpp"
+#include "mscclpp/host/log.hpp"
 
 namespace mscclpp {
 namespace {

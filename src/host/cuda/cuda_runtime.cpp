@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "host/cuda/cuda_copy_engine.hpp"
 #include "base/deadline.hpp"
 #include "base/format.hpp"
-#include "mscclpp/base/bits.hpp"
+#include "host/cuda/cuda_copy_engine.hpp"
 #include "host/cuda/multicast_driver.hpp"
+#include "mscclpp/base/bits.hpp"
 
 namespace mscclpp {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/format.hpp"
-#include "host/net/host_identity.hpp"
 #include "base/own_thread.hpp"
+#include "host/net/host_identity.hpp"
 #include "host/net/socket.hpp"
 #include "host/net/unix_socket.hpp"
 

@@ -8,14 +8,14 @@
 #include <optional>
 #include <utility>
 
-#include "host/memory/descriptor_server.hpp"
 #include "base/format.hpp"
-#include "host/net/host_identity.hpp"
 #include "base/keyed_hash.hpp"
+#include "host/memory/descriptor_server.hpp"
 #include "host/memory/mapped_memory.hpp"
-#include "mscclpp/host/env.hpp"
+#include "host/net/host_identity.hpp"
 #include "host/net/socket.hpp"
 #include "host/transport/transport.hpp"
+#include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
 namespace {

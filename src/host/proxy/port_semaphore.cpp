@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/port_semaphore.hpp"
 
-#include "host/core/communicator_impl.hpp"
 #include "base/format.hpp"
+#include "host/core/communicator_impl.hpp"
 
 namespace mscclpp {
 namespace {

@@ -6,9 +6,9 @@
 #include <exception>
 #include <utility>
 
-#include "host/core/communicator_impl.hpp"
 #include "base/deadline.hpp"
 #include "base/format.hpp"
+#include "host/core/communicator_impl.hpp"
 #include "host/proxy/host_word.hpp"
 #include "mscclpp/host/wait.hpp"
 

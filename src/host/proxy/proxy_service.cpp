@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "host/core/communicator_impl.hpp"
 #include "base/deadline.hpp"
 #include "base/format.hpp"
+#include "host/core/communicator_impl.hpp"
 #include "host/proxy/host_word.hpp"
 #include "mscclpp/host/trace.hpp"
 #include "mscclpp/host/wait.hpp"

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/format.hpp"
 #include "host/bootstrap/bootstrap_access.hpp"
 #include "host/core/communicator_impl.hpp"
-#include "base/format.hpp"
 #include "mscclpp/base/config.hpp"
 
 namespace mscclpp {

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/checker/clock.hpp"
 #include "mscclpp/base/order.hpp"
+#include "sim/checker/clock.hpp"
 
 namespace mscclpp::sim {
 

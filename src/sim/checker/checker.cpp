@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/machine/machine.hpp"
 #include "mscclpp/host/error.hpp"
+#include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
 namespace {

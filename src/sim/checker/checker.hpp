@@ -18,13 +18,13 @@
 #include <unordered_set>
 #include <vector>
 
-#include "sim/memory/access.hpp"
-#include "sim/checker/agent.hpp"
-#include "sim/checker/hook_calls.hpp"
 #include "mscclpp/layout/watch.hpp"
 #include "mscclpp/sim/finding.hpp"
+#include "sim/checker/agent.hpp"
+#include "sim/checker/hook_calls.hpp"
 #include "sim/checker/shadow.hpp"
 #include "sim/checker/words.hpp"
+#include "sim/memory/access.hpp"
 
 namespace mscclpp::sim {
 

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "sim/machine/machine.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/checker/word_memory.hpp"
+#include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
 namespace {

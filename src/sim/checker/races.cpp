@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/machine/machine.hpp"
 #include "sim/checker/checker.hpp"
+#include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
 namespace {

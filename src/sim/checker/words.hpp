@@ -16,9 +16,9 @@
 
 #include <boost/container/small_vector.hpp>
 
+#include "mscclpp/base/order.hpp"
 #include "sim/checker/agent.hpp"
 #include "sim/checker/clock.hpp"
-#include "mscclpp/base/order.hpp"
 
 namespace mscclpp::sim {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "sim/machine/kernel.hpp"
 #include "mscclpp/host/error.hpp"
+#include "sim/machine/kernel.hpp"
 #include "sim/schedule/scheduler.hpp"
 
 namespace mscclpp::sim {

@@ -9,14 +9,14 @@
 
 #include <fmt/format.h>
 
-#include "sim/checker/checker.hpp"
-#include "sim/report/describe.hpp"
-#include "sim/explore/exhaustive.hpp"
-#include "sim/schedule/liveness.hpp"
-#include "sim/machine/machine.hpp"
 #include "mscclpp/host/error.hpp"
-#include "sim/machine/rank_run.hpp"
+#include "sim/checker/checker.hpp"
+#include "sim/explore/exhaustive.hpp"
 #include "sim/explore/shrink.hpp"
+#include "sim/machine/machine.hpp"
+#include "sim/machine/rank_run.hpp"
+#include "sim/report/describe.hpp"
+#include "sim/schedule/liveness.hpp"
 
 namespace mscclpp::sim {
 namespace {

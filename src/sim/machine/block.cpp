@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "sim/memory/bulk_copies.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/memory/bulk_copies.hpp"
 
 namespace mscclpp::sim {
 namespace {

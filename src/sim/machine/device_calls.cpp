@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "sim/checker/checker.hpp"
-#include "sim/machine/machine.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/backend/poll.hpp"
 #include "mscclpp/sim/backend/thread_context.hpp"
+#include "sim/checker/checker.hpp"
+#include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
 namespace {

@@ -5,12 +5,12 @@
 #include <chrono>
 #include <thread>
 
-#include "sim/checker/checker.hpp"
-#include "sim/checker/word_memory.hpp"
-#include "sim/machine/machine.hpp"
 #include "mscclpp/sim/backend/ordered_access.hpp"
 #include "mscclpp/sim/backend/poll.hpp"
 #include "mscclpp/sim/backend/thread_context.hpp"
+#include "sim/checker/checker.hpp"
+#include "sim/checker/word_memory.hpp"
+#include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
 namespace {

@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "sim/checker/agent.hpp"
 #include "mscclpp/base/order.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/sim/backend/thread_context.hpp"
+#include "sim/checker/agent.hpp"
 #include "sim/machine/task.hpp"
 
 namespace mscclpp::sim {

@@ -15,10 +15,10 @@
 #include <execinfo.h>
 #include <fmt/format.h>
 
-#include "sim/checker/checker.hpp"
-#include "sim/machine/host_words.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/wait.hpp"
+#include "sim/checker/checker.hpp"
+#include "sim/machine/host_words.hpp"
 
 namespace mscclpp::sim {
 namespace {

@@ -22,13 +22,13 @@
 #include <thread>
 #include <vector>
 
-#include "sim/memory/heap.hpp"
-#include "sim/machine/kernel.hpp"
 #include "mscclpp/sim/finding.hpp"
 #include "mscclpp/sim/runtime.hpp"
+#include "sim/machine/kernel.hpp"
+#include "sim/machine/stack_pool.hpp"
+#include "sim/memory/heap.hpp"
 #include "sim/memory/multicasts.hpp"
 #include "sim/schedule/scheduler.hpp"
-#include "sim/machine/stack_pool.hpp"
 
 namespace mscclpp::sim {
 

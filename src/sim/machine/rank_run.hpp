@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <functional>
 
-#include "sim/machine/machine.hpp"
 #include "mscclpp/host/wait.hpp"
 #include "mscclpp/sim/run.hpp"
+#include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
 

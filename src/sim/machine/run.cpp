@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "sim/checker/checker.hpp"
-#include "mscclpp/host/error.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
+#include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/backend/launch.hpp"
+#include "sim/checker/checker.hpp"
 
 namespace mscclpp::sim {
 namespace {

@@ -10,12 +10,12 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
-#include "sim/machine/copy_engine.hpp"
-#include "sim/machine/host_words.hpp"
-#include "sim/machine/machine.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/backend/launch.hpp"
+#include "sim/machine/copy_engine.hpp"
+#include "sim/machine/host_words.hpp"
+#include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
 namespace {

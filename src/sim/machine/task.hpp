@@ -12,10 +12,10 @@
 
 #include <boost/context/fiber.hpp>
 
-#include "sim/memory/access.hpp"
 #include "mscclpp/sim/backend/poll.hpp"
 #include "sim/machine/sanitizer.hpp"
 #include "sim/machine/stack_pool.hpp"
+#include "sim/memory/access.hpp"
 #include "sim/time/task_time.hpp"
 
 namespace mscclpp::sim {

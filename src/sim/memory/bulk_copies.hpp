@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/memory/access.hpp"
 #include "sim/checker/clock.hpp"
 #include "sim/machine/kernel.hpp"
+#include "sim/memory/access.hpp"
 
 namespace mscclpp::sim {
 

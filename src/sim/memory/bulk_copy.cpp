@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "sim/memory/bulk_copies.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/checker/word_memory.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/memory/bulk_copies.hpp"
 
 namespace mscclpp::sim {
 namespace {

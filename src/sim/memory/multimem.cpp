@@ -11,10 +11,10 @@
 
 #include <fmt/format.h>
 
+#include "mscclpp/host/error.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/checker/word_memory.hpp"
 #include "sim/machine/machine.hpp"
-#include "mscclpp/host/error.hpp"
 #include "sim/memory/multicasts.hpp"
 
 namespace mscclpp::sim {

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "mscclpp/sim/backend/thread_context.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/checker/word_memory.hpp"
 #include "sim/machine/machine.hpp"
-#include "mscclpp/sim/backend/thread_context.hpp"
 
 namespace mscclpp::sim {
 namespace {

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "sim/machine/machine.hpp"
 #include "mscclpp/sim/backend/wait_description.hpp"
+#include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
 namespace {

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/report/frames.hpp"
 #include "mscclpp/sim/explore.hpp"
 #include "mscclpp/version.hpp"
+#include "sim/report/frames.hpp"
 
 namespace mscclpp::sim {
 namespace {

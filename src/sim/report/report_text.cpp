@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/report/frames.hpp"
 #include "mscclpp/sim/explore.hpp"
+#include "sim/report/frames.hpp"
 
 namespace mscclpp::sim {
 namespace {

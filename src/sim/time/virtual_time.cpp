@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/memory/heap.hpp"
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/task.hpp"
+#include "sim/memory/heap.hpp"
 
 namespace mscclpp::sim {
 namespace {

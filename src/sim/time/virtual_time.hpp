@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/memory/access.hpp"
 #include "mscclpp/sim/timing.hpp"
+#include "sim/memory/access.hpp"
 #include "sim/time/task_time.hpp"
 
 namespace mscclpp::sim {

@@ -36,15 +36,15 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/algorithms/schedule/one_shot.hpp"
-#include "mscclpp/algorithms/schedule/two_shot.hpp"
-#include "mscclpp/algorithms/schedule/two_shot_push.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/requirements.hpp"
+#include "mscclpp/algorithms/schedule/one_shot.hpp"
 #include "mscclpp/algorithms/schedule/pull.hpp"
 #include "mscclpp/algorithms/schedule/ring.hpp"
 #include "mscclpp/algorithms/schedule/switch.hpp"
 #include "mscclpp/algorithms/schedule/switch_pipeline.hpp"
+#include "mscclpp/algorithms/schedule/two_shot.hpp"
+#include "mscclpp/algorithms/schedule/two_shot_push.hpp"
 #include "mscclpp/algorithms/transport/memory_transport.hpp"
 #include "mscclpp/algorithms/transport/packet_transport.hpp"
 

@@ -29,7 +29,6 @@
 
 #include <type_traits>
 
-#include "mscclpp/algorithms/schedule/two_shot_push.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/requirements.hpp"
 #include "mscclpp/algorithms/schedule/chain.hpp"
@@ -39,6 +38,7 @@
 #include "mscclpp/algorithms/schedule/push.hpp"
 #include "mscclpp/algorithms/schedule/shares.hpp"
 #include "mscclpp/algorithms/schedule/switch.hpp"
+#include "mscclpp/algorithms/schedule/two_shot_push.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
 
 namespace mscclpp {

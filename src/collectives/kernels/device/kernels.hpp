@@ -3,8 +3,8 @@
 // What the kernels of all collectives have in common when they are entered into the table.
 #pragma once
 
-#include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/collectives/kernel_table.hpp"
 
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {

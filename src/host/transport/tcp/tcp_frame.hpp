@@ -24,10 +24,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "mscclpp/host/device.hpp"
 #include "base/random.hpp"
 #include "host/net/socket.hpp"
 #include "host/transport/tcp/staging.hpp"
+#include "mscclpp/host/device.hpp"
 
 namespace mscclpp {
 

@@ -17,9 +17,9 @@
 
 #include "base/file_handle.hpp"
 #include "host/net/handshake.hpp"
-#include "mscclpp/host/error.hpp"
 #include "host/net/socket.hpp"
 #include "host/transport/tcp/tcp_frame.hpp"
+#include "mscclpp/host/error.hpp"
 
 namespace mscclpp {
 

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/format.hpp"
-#include "mscclpp/host/env.hpp"
 #include "host/transport/tcp/tcp_frame.hpp"
 #include "host/transport/tcp/tcp_outbound.hpp"
 #include "host/transport/tcp/tcp_service.hpp"
+#include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
 namespace {

@@ -15,11 +15,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "mscclpp/host/error.hpp"
 #include "host/net/silence.hpp"
 #include "host/transport/tcp/staging.hpp"
 #include "host/transport/transport.hpp"
 #include "host/transport/verbs/verbs_queue.hpp"
+#include "mscclpp/host/error.hpp"
 
 namespace mscclpp {
 

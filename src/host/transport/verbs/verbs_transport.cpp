@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/format.hpp"
-#include "mscclpp/host/env.hpp"
 #include "host/transport/verbs/verbs_connection.hpp"
 #include "host/transport/verbs/verbs_device.hpp"
+#include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "mscclpp/device/arch/cuda/thread.hpp"
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/device/arch/cuda/thread.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

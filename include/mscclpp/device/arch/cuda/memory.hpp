@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/device/arch/cuda/thread.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/base/order.hpp"
+#include "mscclpp/device/arch/cuda/thread.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/device/arch/cuda/thread.hpp"
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/base/order.hpp"
+#include "mscclpp/device/arch/cuda/thread.hpp"
 #include "mscclpp/device/reduce_op.hpp"
 #include "mscclpp/device/vector.hpp"
 

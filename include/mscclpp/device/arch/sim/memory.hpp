@@ -12,10 +12,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mscclpp/device/arch/sim/thread.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/base/order.hpp"
+#include "mscclpp/device/arch/sim/thread.hpp"
 #include "mscclpp/sim/backend/ordered_access.hpp"
 
 namespace mscclpp {

@@ -3,9 +3,9 @@
 // Carries out the steps of a lowered program, one block's, on either machine. Steps that are known when the kernel is
 // compiled fold into straight-line code; the same function interprets the steps of a loaded plan.
 //
-// A moving step is done by all threads of the block (dsl/detail/run/moves.hpp). Signals, waits, flushes, acquires and releases are
-// done by lanes of the first warp, in order. Relaxed signals are sent as full ones: between devices nothing less orders
-// the reads before them.
+// A moving step is done by all threads of the block (dsl/detail/run/moves.hpp). Signals, waits, flushes, acquires and
+// releases are done by lanes of the first warp, in order. Relaxed signals are sent as full ones: between devices
+// nothing less orders the reads before them.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "mscclpp/dsl/detail/verify/knowledge.hpp"
 #include "mscclpp/dsl/core/program.hpp"
+#include "mscclpp/dsl/detail/verify/knowledge.hpp"
 
 namespace mscclpp::dsl::detail {
 

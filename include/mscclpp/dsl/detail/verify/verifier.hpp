@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "mscclpp/dsl/core/demand.hpp"
+#include "mscclpp/dsl/core/program.hpp"
 #include "mscclpp/dsl/detail/verify/knowledge.hpp"
 #include "mscclpp/dsl/detail/verify/memory_state.hpp"
-#include "mscclpp/dsl/core/program.hpp"
 #include "mscclpp/dsl/detail/verify/stories.hpp"
 
 namespace mscclpp::dsl::detail {

@@ -4,9 +4,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-void enterMovesFor2(KernelTable& table) {
-  addMoves<2>(table);
-}
+void enterMovesFor2(KernelTable& table) { addMoves<2>(table); }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::collectives_impl

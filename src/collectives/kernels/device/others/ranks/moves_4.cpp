@@ -4,9 +4,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-void enterMovesFor4(KernelTable& table) {
-  addMoves<4>(table);
-}
+void enterMovesFor4(KernelTable& table) { addMoves<4>(table); }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::collectives_impl

@@ -4,9 +4,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-void enterMovesFor8(KernelTable& table) {
-  addMoves<8>(table);
-}
+void enterMovesFor8(KernelTable& table) { addMoves<8>(table); }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::collectives_impl

@@ -4,9 +4,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-void enterSumBfloat16For2(KernelTable& table) {
-  addReductionsAndCopies<BFloat16, Sum, 2>(table);
-}
+void enterSumBfloat16For2(KernelTable& table) { addReductionsAndCopies<BFloat16, Sum, 2>(table); }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::collectives_impl

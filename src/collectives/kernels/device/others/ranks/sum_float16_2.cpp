@@ -4,9 +4,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-void enterSumFloat16For2(KernelTable& table) {
-  addReductionsAndCopies<Half, Sum, 2>(table);
-}
+void enterSumFloat16For2(KernelTable& table) { addReductionsAndCopies<Half, Sum, 2>(table); }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::collectives_impl

@@ -4,9 +4,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-void enterSumFloat16For4(KernelTable& table) {
-  addReductionsAndCopies<Half, Sum, 4>(table);
-}
+void enterSumFloat16For4(KernelTable& table) { addReductionsAndCopies<Half, Sum, 4>(table); }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::collectives_impl

@@ -4,9 +4,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-void enterSumFloat16For8(KernelTable& table) {
-  addReductionsAndCopies<Half, Sum, 8>(table);
-}
+void enterSumFloat16For8(KernelTable& table) { addReductionsAndCopies<Half, Sum, 8>(table); }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::collectives_impl

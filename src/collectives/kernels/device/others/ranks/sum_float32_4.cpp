@@ -4,9 +4,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-void enterSumFloat32For4(KernelTable& table) {
-  addReductionsAndCopies<float, Sum, 4>(table);
-}
+void enterSumFloat32For4(KernelTable& table) { addReductionsAndCopies<float, Sum, 4>(table); }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::collectives_impl

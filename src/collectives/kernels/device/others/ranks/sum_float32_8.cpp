@@ -4,9 +4,7 @@
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-void enterSumFloat32For8(KernelTable& table) {
-  addReductionsAndCopies<float, Sum, 8>(table);
-}
+void enterSumFloat32For8(KernelTable& table) { addReductionsAndCopies<float, Sum, 8>(table); }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp::collectives_impl
