@@ -13,29 +13,17 @@
 #include <cstdint>
 #include <vector>
 
-#include "mscclpp/collectives/collective.hpp"
+#include "mscclpp/collectives/traits.hpp"
 
 namespace mscclpp::bench {
 
-// Whether there is a slot for each rank.
-constexpr bool hasParts(Collective collective) {
-  using enum Collective;
-  return collective == allGather || collective == reduceScatter || collective == allToAll || collective == gather ||
-         collective == scatter;
-}
-
-constexpr int slotsOf(Collective collective, int ranks) { return hasParts(collective) ? ranks : 1; }
-
-// All-to-all and send/recv have none: what is to be sent would be overwritten before.
-constexpr bool hasInPlaceForm(Collective collective) {
-  return collective != Collective::allToAll && collective != Collective::sendRecv;
-}
+constexpr int slotsOf(Collective collective, int ranks) { return traitsOf(collective).hasParts() ? ranks : 1; }
 
 // What each link has to carry at least in each direction, for one byte of the larger buffer.
 constexpr double busFactor(Collective collective, int ranks) {
   double const others = static_cast<double>(ranks - 1) / ranks;
   if (collective == Collective::allReduce) return 2 * others;
-  return hasParts(collective) ? others : 1;
+  return traitsOf(collective).hasParts() ? others : 1;
 }
 
 // Send/recv goes round a ring: to the next rank, from the previous one.

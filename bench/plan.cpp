@@ -55,7 +55,7 @@ class Planner {
     checkNames();
     for (auto collective : options_.collectives) {
       if (everyAlgorithm(facts_.machine, collective).empty() && options_.everyCollective) continue;
-      if (options_.inPlace && !hasInPlaceForm(collective)) {
+      if (options_.inPlace && !traitsOf(collective).inPlace) {
         if (options_.everyCollective) continue;
         throw UsageError(fmt::format("--in-place: {} has no such form; leave the flag out", nameOf(collective)));
       }
@@ -113,7 +113,7 @@ class Planner {
     auto const least = bytesOf(type) * static_cast<std::uint64_t>(slotsOf(collective, facts_.ranks));
     if (options_.minBytes < least) {
       throw UsageError(
-          hasParts(collective)
+          traitsOf(collective).hasParts()
               ? fmt::format("--min-bytes={} is less than one element of --dtype={} for each of the {} ranks "
                             "of {}, which takes {} bytes",
                             options_.minBytes, nameOf(type), facts_.ranks, nameOf(collective), least)

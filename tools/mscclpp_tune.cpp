@@ -163,13 +163,10 @@ class Tuner {
     auto const ranks = static_cast<std::uint64_t>(communicator_.size());
     CollectiveCall call{.in = in_.data(), .out = out_.data(), .type = DataType::bfloat16, .symmetric = symmetric};
     if (reduces(collective)) call.op = ReduceOp::sum;
-    auto const part = bytes / ranks / 16 * 16;
-    auto const whole = bytes / 16 * 16;
-    bool const gathers = collective == Collective::allGather || collective == Collective::gather;
-    bool const splits = collective == Collective::reduceScatter || collective == Collective::scatter;
-    bool const exchanges = collective == Collective::allToAll;
-    call.inBytes = gathers ? part : splits || exchanges ? part * ranks : whole;
-    call.outBytes = splits ? part : gathers || exchanges ? part * ranks : whole;
+    auto const& traits = traitsOf(collective);
+    auto const part = bytes / traits.partsOf(ranks) / 16 * 16;
+    call.inBytes = part * traits.in.partsOf(ranks);
+    call.outBytes = part * traits.out.partsOf(ranks);
     if (call.inBytes == 0 || call.outBytes == 0) return std::nullopt;
     return call;
   }

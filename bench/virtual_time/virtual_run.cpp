@@ -44,13 +44,6 @@ Kernel const* kernelOf(Collective collective, std::string const& algorithm) {
 // Not those that copy engines carry out from the host, nor those through the switch, of which no figure is known.
 bool isTimed(Kernel const& kernel) { return kernel.sideStreams == 0 && !kernel.multicast; }
 
-bool dividesInput(Collective c) {
-  return c == Collective::reduceScatter || c == Collective::scatter || c == Collective::allToAll;
-}
-bool dividesOutput(Collective c) {
-  return c == Collective::allGather || c == Collective::gather || c == Collective::allToAll;
-}
-
 }  // namespace
 
 std::vector<std::string> timedAlgorithms(Collective collective) {
@@ -71,9 +64,9 @@ Answer timeOf(Query const& query, sim::TimingModel const& model) {
   }
   bool const sums = reduces(query.collective);
   auto const ranks = static_cast<std::uint64_t>(query.ranks);
-  bool const divided = dividesInput(query.collective) || dividesOutput(query.collective);
-  auto const smaller = divided ? query.bytes / ranks : query.bytes;
-  if (smaller == 0 || smaller % elementBytes != 0 || smaller * (divided ? ranks : 1) != query.bytes) {
+  auto const& traits = traitsOf(query.collective);
+  auto const smaller = query.bytes / traits.partsOf(ranks);
+  if (smaller == 0 || smaller % elementBytes != 0 || smaller * traits.partsOf(ranks) != query.bytes) {
     throw Error(ErrorCode::invalidUsage,
                 fmt::format("{} of {} bytes among {} ranks: there must be whole elements of {} bytes for each rank",
                             nameOf(query.collective), query.bytes, query.ranks, elementBytes));
@@ -92,10 +85,8 @@ Answer timeOf(Query const& query, sim::TimingModel const& model) {
     Communicator const communicator(rank.bootstrap(), device);
     auto const& shape = answer.shape;
     Team const team(communicator, kernel->requirement(static_cast<std::uint32_t>(ranks), shape.blocks, shape.threads));
-    GpuBuffer<std::byte> const in(
-        device, dividesOutput(query.collective) && !dividesInput(query.collective) ? smaller : query.bytes);
-    GpuBuffer<std::byte> const out(
-        device, dividesInput(query.collective) && !dividesOutput(query.collective) ? smaller : query.bytes);
+    GpuBuffer<std::byte> const in(device, traits.in.partsOf(ranks) * smaller);
+    GpuBuffer<std::byte> const out(device, traits.out.partsOf(ranks) * smaller);
     in.fill(0);
     std::optional<MemoryWindow> inWindow;
     std::optional<MemoryWindow> outWindow;

@@ -51,7 +51,7 @@ std::string ExecutionPlan::refusal(int rank, PlanExecution const& call) const {
         "output, and both are whole elements for each rank",
         call.inBytes, call.outBytes, nameOf(call.type), outBytes);
   }
-  auto const judged = collective.kind == CollectiveKind::allGather ? call.outBytes : call.inBytes;
+  auto const judged = std::max(call.inBytes, call.outBytes);
   if (judged < program_.minBytes || judged > program_.maxBytes) {
     return fmt::format("a message of {} bytes; it is for {} to {}", judged, program_.minBytes, program_.maxBytes);
   }
@@ -74,9 +74,9 @@ std::string ExecutionPlan::refusal(int rank, PlanExecution const& call) const {
   auto const* const out = static_cast<std::byte const*>(call.out);
   auto const part = static_cast<std::size_t>(rank) * message;
   if (program_.inPlace) {
-    auto const* const wanted = collective.kind == CollectiveKind::allGather       ? out + part
-                               : collective.kind == CollectiveKind::reduceScatter ? out - part
-                                                                                  : out;
+    auto const* const wanted = call.inBytes < call.outBytes   ? out + part
+                               : call.inBytes > call.outBytes ? out - part
+                                                              : out;
     if (in != wanted) {
       return "it works in place: the input is the output, or the smaller one this rank's part of the larger";
     }

@@ -61,7 +61,7 @@ TEST_CASE("in place, input and output lie as the collective allows it") {
       }
     }
   }
-  CHECK(!hasInPlaceForm(allToAll));
+  CHECK(!traitsOf(allToAll).inPlace);
 }
 
 TEST_CASE("an operation never writes what it reads, out of place") {
@@ -90,7 +90,7 @@ TEST_CASE("every operation reads what another rank sent in the one before it") {
   for (auto collective : timedCollectives) {
     for (bool inPlace : {false, true}) {
       // In place, an all-gather's own part never changes: its operations depend on each other by their completion only.
-      if (inPlace && (!hasInPlaceForm(collective) || collective == allGather)) continue;
+      if (inPlace && (!traitsOf(collective).inPlace || collective == allGather)) continue;
       for (int index = 0; index < 8; ++index) {
         CAPTURE(nameOf(collective));
         CAPTURE(index);

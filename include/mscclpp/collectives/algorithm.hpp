@@ -18,7 +18,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "mscclpp/collectives/collective.hpp"
+#include "mscclpp/collectives/traits.hpp"
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/stream.hpp"

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mscclpp/collectives/collective.hpp"
+#include "mscclpp/collectives/traits.hpp"
 
 namespace mscclpp {
 

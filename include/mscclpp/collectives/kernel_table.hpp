@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mscclpp/collectives/collective.hpp"
+#include "mscclpp/collectives/traits.hpp"
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"

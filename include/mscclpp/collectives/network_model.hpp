@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "mscclpp/collectives/collective.hpp"
 #include "mscclpp/collectives/cost_model.hpp"
+#include "mscclpp/collectives/traits.hpp"
 
 namespace mscclpp {
 

@@ -58,9 +58,7 @@ constexpr std::string_view measuredDevice = "NVIDIA H200";
 constexpr int measuredRanks = 4;
 
 std::uint64_t partBytesOf(SelectionRequest const& request) {
-  bool const divided = request.collective != Collective::allReduce && request.collective != Collective::broadcast &&
-                       request.collective != Collective::reduce;
-  return request.bytes / (divided ? static_cast<std::uint64_t>(request.ranks) : 1);
+  return request.bytes / traitsOf(request.collective).partsOf(static_cast<std::size_t>(request.ranks));
 }
 
 KernelKey keyOf(SelectionRequest const& request) {

@@ -99,11 +99,7 @@ class Prediction {
   }
 
   // Bytes that one rank has, or gets, of the whole.
-  double part() const {
-    bool const undivided = query_.collective == Collective::allReduce || query_.collective == Collective::broadcast ||
-                           query_.collective == Collective::reduce;
-    return undivided ? whole_ : whole_ / n_;
-  }
+  double part() const { return traitsOf(query_.collective).hasParts() ? whole_ / n_ : whole_; }
 
   Traffic oneExchange(Carrier const& carrier) const {
     auto const toOne = part();
