@@ -66,7 +66,7 @@ std::shared_ptr<NativeAlgorithm> makePull(std::shared_ptr<Calls> const& calls) {
                        DeviceTeam(context.team.deviceHandle()));
               },
           .refusal =
-              [](Communicator const&, CollectiveCall const& call) {
+              [](World const&, CollectiveCall const& call) {
                 return call.type == DataType::float32 ? std::string() : std::string("it adds float32 only");
               }});
 }

@@ -15,10 +15,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
+#include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/collectives/traits.hpp"
+#include "mscclpp/collectives/world.hpp"
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/stream.hpp"
@@ -47,6 +50,14 @@ struct CollectiveCall {
   bool rankOrder = false;
 };
 
+// A kernel of the library, as one call starts it.
+struct KernelLaunch {
+  Kernel const* kernel = nullptr;
+  LaunchShape shape{};
+  std::size_t count = 0;  // as KernelCall::count
+  layout::WorkspaceRequirement requirement{};
+};
+
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
@@ -54,7 +65,12 @@ class Algorithm {
   virtual std::string const& name() const noexcept = 0;
   virtual Collective collective() const noexcept = 0;
   // Why this call cannot be done, as a sentence; empty where it can. The same on all ranks for the same call.
-  virtual std::string refusal(Communicator const& communicator, CollectiveCall const& call) const = 0;
+  virtual std::string refusal(World const& world, CollectiveCall const& call) const = 0;
+  std::string refusal(Communicator const& communicator, CollectiveCall const& call) const {
+    return refusal(World::of(communicator), call);
+  }
+  // What execute() starts for a call that is right and not refused; nothing where the algorithm does that by itself.
+  virtual std::optional<KernelLaunch> launchFor(World const& world, CollectiveCall const& call) const;
   virtual void execute(Communicator const& communicator, Stream const& stream, CollectiveCall const& call) const = 0;
 
   void execute(Communicator const& communicator, void const* in, void* out, std::size_t inBytes, std::size_t outBytes,
@@ -70,5 +86,7 @@ class Algorithm {
             blocks, threads, symmetric, root, extras);
   }
 };
+
+inline std::optional<KernelLaunch> Algorithm::launchFor(World const&, CollectiveCall const&) const { return {}; }
 
 }  // namespace mscclpp

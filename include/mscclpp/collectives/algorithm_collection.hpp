@@ -11,12 +11,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "mscclpp/collectives/algorithm.hpp"
@@ -25,6 +26,14 @@
 namespace mscclpp {
 
 class TunedProfile;
+
+// What a call comes to.
+struct Resolution {
+  std::shared_ptr<Algorithm const> algorithm;
+  int blocks = 0;                        // as asked for by the call, else by whoever chose; 0: the algorithm's own
+  int threads = 0;                       // likewise
+  std::optional<KernelLaunch> launch{};  // nothing where the algorithm starts its kernel by itself
+};
 
 class AlgorithmCollection {
  public:
@@ -44,22 +53,30 @@ class AlgorithmCollection {
   std::vector<std::shared_ptr<Algorithm const>> const& algorithms() const noexcept { return algorithms_; }
   std::vector<std::string> names(Collective collective) const;
 
-  // Empty: none. A choice that names no algorithm of this collection, or one that refuses the call, is an error.
-  void setSelector(Selector selector) { selector_ = std::move(selector); }
+  // Empty: none. A choice that names no algorithm of this collection, or one that refuses the call, is an error. Asked
+  // once for equal requests, so that it must not change its mind; setting it again forgets what it said.
+  void setSelector(Selector selector);
   // Null: none. Choices of it that are not here or refuse the call are passed over.
-  void setProfile(std::shared_ptr<TunedProfile const> profile) { profile_ = std::move(profile); }
+  void setProfile(std::shared_ptr<TunedProfile const> profile);
 
-  // Collective at the first call with the communicator. Throws unsupported, with each algorithm's reason, where none
-  // can do it.
+  // Throws invalidUsage for a call that cannot be right, unsupported, with each algorithm's reason, where none can do
+  // it. What execute() does is this, determined at the first of equal calls of a communicator and stream.
+  Resolution resolve(Collective collective, World const& world, CollectiveCall const& call) const;
+  // The same by name. Collective at the first call with the communicator.
   Selection choose(Collective collective, Communicator const& communicator, CollectiveCall const& call) const;
   void execute(Collective collective, Communicator const& communicator, Stream const& stream,
                CollectiveCall const& call) const;
 
  private:
+  Resolution resolved(Collective collective, World const& world, CollectiveCall const& call,
+                      Selection const& choice) const;
+  void changed();
+
   std::vector<std::shared_ptr<Algorithm const>> algorithms_;
   std::map<std::pair<Collective, std::string>, std::shared_ptr<Algorithm const>, std::less<>> byName_;
   Selector selector_;
   std::shared_ptr<TunedProfile const> profile_;
+  std::uint64_t state_ = 0;  // equal only where choices are: copies share it until one is changed
 };
 
 }  // namespace mscclpp

@@ -8,6 +8,7 @@
 // kernel for all types, entered as DataType::uint8 and ReduceOp::none. A program may add kernels of its own.
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -91,6 +92,8 @@ class KernelTable {
 
   // The kernel for exactly key.ranks, else the one for any number; null where there is none. Stays valid.
   Kernel const* find(KernelKey key) const;
+  // Counts the additions; takes no lock.
+  std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
   bool has(DeviceKind machine) const;
   // Names of the algorithms of a collective, for any machine, type and operation.
   std::vector<std::string> algorithms(Collective collective) const;
@@ -101,6 +104,7 @@ class KernelTable {
   KernelTable();
 
   mutable std::mutex mutex_;
+  std::atomic<std::uint64_t> generation_{0};
   std::map<KernelKey, Kernel> kernels_;
   std::vector<std::string> names_;  // in order of addition
 };

@@ -33,14 +33,14 @@ struct ContextKey {
 
 struct NativeFunctions {
   // May be left empty.
-  std::function<void(Communicator const&)> initialize;
+  std::function<void(Communicator const&)> initialize{};
   // Left empty: one context for all calls.
-  std::function<ContextKey(Communicator const&, CollectiveCall const&)> contextKey;
+  std::function<ContextKey(Communicator const&, CollectiveCall const&)> contextKey{};
   // Left empty: `run` gets a null context.
-  std::function<std::shared_ptr<void>(Communicator const&, CollectiveCall const&)> makeContext;
-  std::function<void(std::shared_ptr<void> const& context, CollectiveCall const&, Stream const&)> run;
+  std::function<std::shared_ptr<void>(Communicator const&, CollectiveCall const&)> makeContext{};
+  std::function<void(std::shared_ptr<void> const& context, CollectiveCall const&, Stream const&)> run{};
   // Why a call cannot be done; left empty: it can. Must say the same on all ranks.
-  std::function<std::string(Communicator const&, CollectiveCall const&)> refusal;
+  std::function<std::string(World const&, CollectiveCall const&)> refusal{};
 };
 
 class NativeAlgorithm final : public Algorithm {
@@ -51,7 +51,8 @@ class NativeAlgorithm final : public Algorithm {
   using Algorithm::execute;
   std::string const& name() const noexcept override { return name_; }
   Collective collective() const noexcept override { return collective_; }
-  std::string refusal(Communicator const& communicator, CollectiveCall const& call) const override;
+  using Algorithm::refusal;
+  std::string refusal(World const& world, CollectiveCall const& call) const override;
   void execute(Communicator const& communicator, Stream const& stream, CollectiveCall const& call) const override;
 
  private:

@@ -105,10 +105,10 @@ std::shared_ptr<Algorithm const> algorithmOf(ExecutionPlan const& of,
     if (kept.out) execution.outWindow = &*kept.out;
     kept.run.execute(stream, execution);
   };
-  functions.refusal = [=](Communicator const& communicator, CollectiveCall const& call) -> std::string {
-    if (plan->program().size() != communicator.size()) {
+  functions.refusal = [=](World const& world, CollectiveCall const& call) -> std::string {
+    if (plan->program().size() != world.ranks) {
       return "it is for " + std::to_string(plan->program().size()) + " ranks, the communicator has " +
-             std::to_string(communicator.size());
+             std::to_string(world.ranks);
     }
     if (call.blocks != 0 || call.threads != 0) return "its blocks and threads are the program's; leave them 0";
     if (call.rankOrder && call.op != ReduceOp::none) {
@@ -117,7 +117,7 @@ std::shared_ptr<Algorithm const> algorithmOf(ExecutionPlan const& of,
     if ((inWindow || outWindow) && !call.symmetric) {
       return "its ranks touch each other's buffers; make `symmetric` calls";
     }
-    if (auto why = plan->refusal(communicator.rank(), executionOf(call)); !why.empty()) return why;
+    if (auto why = plan->refusal(world.rank, executionOf(call)); !why.empty()) return why;
     return refused ? refused(call) : std::string();
   };
   return std::make_shared<NativeAlgorithm>(program.name.str(), collectiveOf(program), std::move(functions));

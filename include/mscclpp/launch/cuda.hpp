@@ -70,7 +70,11 @@ inline void checkCuda(cudaError_t code, char const* operation) {
 template <class Kernel, class... P>
 void launchKernel(Stream const& stream, LaunchShape const& shape, Kernel const& kernel,
                   std::tuple<P...> const& arguments) {
-  checkCuda(cudaSetDevice(stream.device().ordinal), "launch: cudaSetDevice");
+  // A stream is launched into on its own device; to ask costs less than to set.
+  int current = -1;
+  if (cudaGetDevice(&current) != cudaSuccess || current != stream.device().ordinal) {
+    checkCuda(cudaSetDevice(stream.device().ordinal), "launch: cudaSetDevice");
+  }
   cudaLaunchAttribute attributes[2]{};
   unsigned count = 0;
   if (shape.overlapPrevious) {

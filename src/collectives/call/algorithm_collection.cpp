@@ -35,19 +35,16 @@ constexpr std::array aliases{
     Alias{Collective::allGather, "default_allgather_fullmesh2", "push"},
 };
 
-SelectionRequest requestFor(Collective collective, Communicator const& communicator, CollectiveCall const& call) {
-  auto& cache = collectives_impl::ContextCache::of(communicator);
-  SelectionRequest request;
-  request.collective = collective;
-  request.ranks = communicator.size();
-  request.bytes = collectives_impl::wholeBytes(collective, communicator.size(), call);
-  request.type = call.type;
-  request.op = call.op;
-  request.symmetric = call.symmetric;
-  request.machine = communicator.device().kind;
-  request.device = cache.facts().device;
-  request.wholeLines = cache.facts().wholeLines;
-  return request;
+SelectionRequest requestFor(Collective collective, World const& world, CollectiveCall const& call) {
+  return {.collective = collective,
+          .ranks = world.ranks,
+          .bytes = collectives_impl::wholeBytes(collective, world.ranks, call),
+          .type = call.type,
+          .op = call.op,
+          .symmetric = call.symmetric,
+          .machine = world.machine,
+          .device = world.device,
+          .wholeLines = world.wholeLines};
 }
 
 }  // namespace
@@ -77,11 +74,25 @@ void AlgorithmCollection::add(std::shared_ptr<Algorithm const> algorithm) {
   std::erase_if(algorithms_, [&](auto const& old) { return std::pair(old->collective(), old->name()) == key; });
   algorithms_.push_back(algorithm);
   byName_[key] = std::move(algorithm);
+  changed();
 }
 
 void AlgorithmCollection::addAlias(Collective collective, std::string alias, std::string_view name) {
   byName_[{collective, std::move(alias)}] = at(collective, name);
+  changed();
 }
+
+void AlgorithmCollection::setSelector(Selector selector) {
+  selector_ = std::move(selector);
+  changed();
+}
+
+void AlgorithmCollection::setProfile(std::shared_ptr<TunedProfile const> profile) {
+  profile_ = std::move(profile);
+  changed();
+}
+
+void AlgorithmCollection::changed() { state_ = collectives_impl::nextChooser(); }
 
 std::shared_ptr<Algorithm const> AlgorithmCollection::find(Collective collective, std::string_view name) const {
   auto const found = byName_.find(std::pair(collective, std::string(name)));
@@ -107,45 +118,70 @@ std::shared_ptr<Algorithm const> AlgorithmCollection::at(Collective collective, 
   return result;
 }
 
-Selection AlgorithmCollection::choose(Collective collective, Communicator const& communicator,
-                                      CollectiveCall const& call) const {
-  collectives_impl::checkCall(communicator, collective, call);
-  auto const request = requestFor(collective, communicator, call);
+Resolution AlgorithmCollection::resolve(Collective collective, World const& world, CollectiveCall const& call) const {
+  collectives_impl::checkCall(world, collective, call);
+  auto const request = requestFor(collective, world, call);
   if (selector_) {
-    if (auto choice = selector_(request)) return *choice;
+    if (auto const choice = selector_(request)) return resolved(collective, world, call, *choice);
   }
   auto const works = [&](std::string const& name) {
     auto const algorithm = find(collective, name);
-    return algorithm != nullptr && algorithm->refusal(communicator, call).empty();
+    return algorithm != nullptr && algorithm->refusal(world, call).empty();
   };
   if (profile_ != nullptr) {
     if (auto const* const tuned = profile_->nearest(request); tuned != nullptr && works(tuned->algorithm)) {
-      return {tuned->algorithm, tuned->blocks, tuned->threads};
+      return resolved(collective, world, call, {tuned->algorithm, tuned->blocks, tuned->threads});
     }
   }
   for (auto const& name : preferredAlgorithms(request)) {
-    if (works(name)) return {name};
+    if (works(name)) return resolved(collective, world, call, {name});
   }
   std::string reasons;
   for (auto const& algorithm : algorithms_) {
     if (algorithm->collective() != collective) continue;
-    auto const why = algorithm->refusal(communicator, call);
-    if (why.empty()) return {algorithm->name()};
+    auto const why = algorithm->refusal(world, call);
+    if (why.empty()) return resolved(collective, world, call, {algorithm->name()});
     reasons += fmt::format("\n{}: {}", algorithm->name(), why);
   }
   fail(ErrorCode::unsupported, "{}: no algorithm of this collection can do it{}",
-       collectives_impl::titleOf(communicator, collective, call),
+       collectives_impl::titleOf(world.rank, collective, call),
        reasons.empty() ? std::string("; it has none of this collective") : reasons);
+}
+
+Resolution AlgorithmCollection::resolved(Collective collective, World const& world, CollectiveCall const& call,
+                                         Selection const& choice) const {
+  auto shaped = call;
+  if (shaped.blocks == 0) shaped.blocks = choice.blocks;
+  if (shaped.threads == 0) shaped.threads = choice.threads;
+  auto const algorithm = at(collective, choice.algorithm);
+  return {.algorithm = algorithm,
+          .blocks = shaped.blocks,
+          .threads = shaped.threads,
+          .launch = algorithm->launchFor(world, shaped)};
+}
+
+Selection AlgorithmCollection::choose(Collective collective, Communicator const& communicator,
+                                      CollectiveCall const& call) const {
+  auto const result = resolve(collective, World::of(communicator), call);
+  return {result.algorithm->name(), result.blocks, result.threads};
 }
 
 void AlgorithmCollection::execute(Collective collective, Communicator const& communicator, Stream const& stream,
                                   CollectiveCall const& call) const {
-  auto const choice = choose(collective, communicator, call);
-  auto const algorithm = at(collective, choice.algorithm);
+  auto& cache = collectives_impl::ContextCache::of(communicator);
+  auto const key = cache.keyOf(state_, collective, stream, call);
+  if (cache.startAgain(key, stream, call)) return;
+
+  auto const resolution = resolve(collective, cache.world(), call);
   auto shaped = call;
-  if (shaped.blocks == 0) shaped.blocks = choice.blocks;
-  if (shaped.threads == 0) shaped.threads = choice.threads;
-  algorithm->execute(communicator, stream, shaped);
+  shaped.blocks = resolution.blocks;
+  shaped.threads = resolution.threads;
+  if (!resolution.launch) {
+    resolution.algorithm->execute(communicator, stream, shaped);
+    cache.remember(key, resolution);
+    return;
+  }
+  collectives_impl::startFirst(*resolution.algorithm, resolution.launch, key, communicator, stream, shaped);
 }
 
 }  // namespace mscclpp

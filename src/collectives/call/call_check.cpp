@@ -7,23 +7,35 @@
 
 namespace mscclpp::collectives_impl {
 
-std::string titleOf(Communicator const& communicator, Collective collective, CollectiveCall const& call) {
+std::string titleOf(int rank, Collective collective, CollectiveCall const& call) {
   auto const bytes = traitsOf(collective).outIsLarger() ? call.outBytes : call.inBytes;
-  return fmt::format("rank {}: {} of {} bytes of {}", communicator.rank(), nameOf(collective), bytes,
-                     nameOf(call.type));
+  return fmt::format("rank {}: {} of {} bytes of {}", rank, nameOf(collective), bytes, nameOf(call.type));
+}
+
+std::size_t partBytesOf(Collective collective, int ranks, CollectiveCall const& call) {
+  auto const& traits = traitsOf(collective);
+  auto const parts = (traits.sizedByInput() ? traits.in : traits.out).partsOf(static_cast<std::size_t>(ranks));
+  return parts == 0 ? 0 : (traits.sizedByInput() ? call.inBytes : call.outBytes) / parts;
 }
 
 std::size_t wholeBytes(Collective collective, int ranks, CollectiveCall const& call) {
   return traitsOf(collective).wholeBytes(call.inBytes, call.outBytes, static_cast<std::size_t>(ranks));
 }
 
-std::size_t checkCall(Communicator const& communicator, Collective collective, CollectiveCall const& call) {
+BufferUse buffersOf(World const& world, Collective collective, CollectiveCall const& call) {
+  auto const& traits = traitsOf(collective);
+  return {.inBytes = traits.in.isUsed(world.rank == call.root) ? call.inBytes : 0,
+          .outBytes = traits.out.isUsed(world.rank == call.root) ? call.outBytes : 0,
+          .element = bytesOf(call.type)};
+}
+
+void checkCall(World const& world, Collective collective, CollectiveCall const& call) {
+  int const ranks = world.ranks;
+  int const rank = world.rank;
   auto const refuse = [&]<class... Args>(fmt::format_string<Args...> text, Args&&... args) {
-    fail(ErrorCode::invalidUsage, "{}: {}", titleOf(communicator, collective, call),
+    fail(ErrorCode::invalidUsage, "{}: {}", titleOf(rank, collective, call),
          fmt::format(text, std::forward<Args>(args)...));
   };
-  int const ranks = communicator.size();
-  int const rank = communicator.rank();
   if (static_cast<std::size_t>(collective) >= collectives.size()) refuse("no such collective");
   if (static_cast<std::size_t>(call.type) >= dataTypes.size()) refuse("no such type");
   if (hasRoot(collective) && (call.root < 0 || call.root >= ranks)) {
@@ -50,7 +62,7 @@ std::size_t checkCall(Communicator const& communicator, Collective collective, C
   if (inParts == 0) {
     if (call.inBytes != 0 || call.outBytes != 0)
       refuse("it has no data, but {} and {} bytes were given", call.inBytes, call.outBytes);
-    return 0;
+    return;
   }
   bool const byInput = traits.sizedByInput();
   auto const given = byInput ? call.inBytes : call.outBytes;
@@ -72,7 +84,7 @@ std::size_t checkCall(Communicator const& communicator, Collective collective, C
     refuse("the output has {} bytes, but with an input of {} bytes on {} ranks it must have {}", call.outBytes,
            call.inBytes, ranks, outBytes);
   }
-  if (part == 0) return 0;
+  if (part == 0) return;
 
   struct Buffer {
     char const* name;
@@ -88,7 +100,7 @@ std::size_t checkCall(Communicator const& communicator, Collective collective, C
              astray, element);
     }
   }
-  if (usesIn && usesOut && !isInPlace(communicator, collective, call)) {
+  if (usesIn && usesOut && !isInPlace(rank, collective, call)) {
     auto const in = reinterpret_cast<std::uintptr_t>(call.in);
     auto const out = reinterpret_cast<std::uintptr_t>(call.out);
     if (in < out + outBytes && out < in + inBytes) {
@@ -99,16 +111,14 @@ std::size_t checkCall(Communicator const& communicator, Collective collective, C
           inParts == outParts ? "the same" : "such that the smaller one is this rank's part of the larger one");
     }
   }
-  return part;
 }
 
-bool isInPlace(Communicator const& communicator, Collective collective, CollectiveCall const& call) {
+bool isInPlace(int rank, Collective collective, CollectiveCall const& call) {
   auto const in = reinterpret_cast<std::uintptr_t>(call.in);
   auto const out = reinterpret_cast<std::uintptr_t>(call.out);
   auto const& traits = traitsOf(collective);
   bool const outIsLarger = traits.outIsLarger();
-  auto const offset =
-      traits.inPlaceOffset(static_cast<std::size_t>(communicator.rank()), outIsLarger ? call.inBytes : call.outBytes);
+  auto const offset = traits.inPlaceOffset(static_cast<std::size_t>(rank), outIsLarger ? call.inBytes : call.outBytes);
   return outIsLarger ? in == out + offset : out == in + offset;
 }
 

@@ -6,21 +6,25 @@
 #include <cstddef>
 #include <string>
 
+#include "collectives/call/remembered_calls.hpp"
 #include "mscclpp/collectives/algorithm.hpp"
 
 namespace mscclpp::collectives_impl {
 
 // "rank 1: allreduce of 1000 bytes of float32"
-std::string titleOf(Communicator const& communicator, Collective collective, CollectiveCall const& call);
+std::string titleOf(int rank, Collective collective, CollectiveCall const& call);
 
 // Throws invalidUsage where sizes do not fit together, a buffer is missing, astray or overlaps the other, or root or
-// operation make no sense. Returns the bytes of the smaller buffer, as KernelCall::count counts them.
-std::size_t checkCall(Communicator const& communicator, Collective collective, CollectiveCall const& call);
+// operation make no sense.
+void checkCall(World const& world, Collective collective, CollectiveCall const& call);
 
-// Whether the buffers are the collective's in-place form; of a checked call.
-bool isInPlace(Communicator const& communicator, Collective collective, CollectiveCall const& call);
-
-// Of all-gather and gather the output, else the input: what SelectionRequest calls `bytes`.
+// Of checked calls: the bytes of the smaller buffer, as KernelCall::count counts them; what SelectionRequest calls
+// `bytes`; what is used of this rank's buffers.
+std::size_t partBytesOf(Collective collective, int ranks, CollectiveCall const& call);
 std::size_t wholeBytes(Collective collective, int ranks, CollectiveCall const& call);
+BufferUse buffersOf(World const& world, Collective collective, CollectiveCall const& call);
+
+// Whether the buffers are the collective's in-place form.
+bool isInPlace(int rank, Collective collective, CollectiveCall const& call);
 
 }  // namespace mscclpp::collectives_impl

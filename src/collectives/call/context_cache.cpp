@@ -56,21 +56,24 @@ ContextCache::ContextCache(Communicator const& communicator)
   int const sharing = communicator.ranksPerDevice();
   own.maxBlocks = largestGrid(communicator.device(), static_cast<unsigned>(sharing));
   communicator.device().properties().name.copy(own.device, sizeof own.device - 1);
-  facts_.maxBlocks = static_cast<std::uint32_t>(own.maxBlocks);
-  facts_.device = own.device;
-  facts_.noMulticast = whyNoMulticast(communicator.device());
-  own.multicast = facts_.noMulticast.empty() ? 1 : 0;
+  world_.machine = communicator.device().kind;
+  world_.rank = communicator.rank();
+  world_.ranks = communicator.size();
+  world_.maxBlocks = static_cast<std::uint32_t>(own.maxBlocks);
+  world_.device = own.device;
+  world_.noMulticast = whyNoMulticast(communicator.device());
+  own.multicast = world_.noMulticast.empty() ? 1 : 0;
   if (sharing > 1) {
-    if (facts_.noMulticast.empty()) facts_.noMulticast = "ranks share a GPU, which takes part once only";
-    facts_.device.clear();  // no profile was tuned for that
+    if (world_.noMulticast.empty()) world_.noMulticast = "ranks share a GPU, which takes part once only";
+    world_.device.clear();  // no profile was tuned for that
   }
   for (auto const& other : gather(*communicator.bootstrap(), own)) {
-    facts_.wholeLines = facts_.wholeLines && other.wholeLines != 0;
-    facts_.maxBlocks = std::min(facts_.maxBlocks, static_cast<std::uint32_t>(other.maxBlocks));
-    if (other.multicast == 0 && facts_.noMulticast.empty()) {
-      facts_.noMulticast = "not every rank's device can take part; see isNvlsSupported() on each";
+    world_.wholeLines = world_.wholeLines && other.wholeLines != 0;
+    world_.maxBlocks = std::min(world_.maxBlocks, static_cast<std::uint32_t>(other.maxBlocks));
+    if (other.multicast == 0 && world_.noMulticast.empty()) {
+      world_.noMulticast = "not every rank's device can take part; see isNvlsSupported() on each";
     }
-    if (std::strncmp(own.device, other.device, sizeof own.device) != 0) facts_.device.clear();
+    if (std::strncmp(own.device, other.device, sizeof own.device) != 0) world_.device.clear();
   }
 }
 
@@ -92,36 +95,31 @@ void ContextCache::makeRoom(Map& map, std::size_t limit, bool capturing, MayGo&&
     auto const* const oldest = map.oldest(mayGo);
     if (oldest == nullptr) return;
     map.erase(*oldest);
+    ++generation_;
   }
 }
 
-Team const& ContextCache::team(Stream const& stream, layout::WorkspaceRequirement const& requirement) {
+TeamOfStream& ContextCache::team(Stream const& stream, layout::WorkspaceRequirement const& requirement) {
   bool const capturing = machine_.capturing(stream.native());
   auto* entry = teams_.find(stream.native());
   if (entry != nullptr && merge(entry->requirement, requirement) == entry->requirement) {
     entry->inGraph = entry->inGraph || capturing;
-    return *entry->team;
+    return *entry;
   }
   if (entry == nullptr) {
     makeRoom(teams_, limits_.teams, capturing,
              [](TeamOfStream const& old) { return !old.inGraph && old.retired.empty(); });
-    auto const need = rounded(requirement, facts_.maxBlocks);
+    auto const need = rounded(requirement, world_.maxBlocks);
     auto team = std::make_unique<Team>(communicator_, need);
-    return *teams_.insert(stream.native(), {std::move(team), need, capturing, {}, {}}).team;
+    return teams_.insert(stream.native(), {.team = std::move(team), .requirement = need, .inGraph = capturing});
   }
-  auto const need = rounded(merge(entry->requirement, requirement), facts_.maxBlocks);
+  auto const need = rounded(merge(entry->requirement, requirement), world_.maxBlocks);
   auto larger = std::make_unique<Team>(communicator_, need);
   if (entry->inGraph || !quiesce(capturing)) entry->retired.push_back(std::move(entry->team));
   entry->team = std::move(larger);
   entry->requirement = need;
   entry->inGraph = capturing;
-  return *entry->team;
-}
-
-Stream const* ContextCache::sideStreams(Stream const& stream, unsigned count) {
-  auto& sides = teams_.find(stream.native())->sides;
-  while (sides.size() < count) sides.emplace_back(communicator_.device());
-  return sides.data();
+  return *entry;
 }
 
 void ContextCache::dropDeadWindows() {
@@ -179,7 +177,7 @@ WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std:
   }
   auto& made = windows_.insert(
       base, {allocation.id, std::make_unique<MemoryWindow>(communicator_, base, common, std::vector<int>{}, multicast),
-             nullptr, capturing});
+             nullptr, capturing, 0});
   return {&made.memory->deviceHandle(), offset};
 }
 
@@ -198,7 +196,7 @@ std::shared_ptr<void> ContextCache::native(Stream const& stream, std::uint64_t a
     return found->context;
   }
   makeRoom(natives_, limits_.native, capturing, [](Native const& old) { return !old.inGraph; });
-  return natives_.insert(fullKey, {make(), capturing}).context;
+  return natives_.insert(fullKey, {make(), capturing, 0}).context;
 }
 
 void ContextCache::setLimits(ContextLimits const& limits) {
@@ -234,6 +232,7 @@ void ContextCache::release() {
   teams_.clear();
   windows_.clear();
   natives_.clear();
+  calls_.clear();
   // Nobody goes on, perhaps to free its buffers, before everybody has let go of them.
   communicator_.bootstrap()->barrier();
 }
@@ -241,6 +240,8 @@ void ContextCache::release() {
 }  // namespace collectives_impl
 
 using collectives_impl::ContextCache;
+
+World const& World::of(Communicator const& communicator) { return ContextCache::of(communicator).world(); }
 
 void setContextLimits(Communicator const& communicator, ContextLimits const& limits) {
   auto& cache = ContextCache::of(communicator);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What one communicator keeps for its collectives: teams, windows and users' contexts. Attached to the communicator.
+// What one communicator keeps for its collectives: teams, windows, users' contexts, and the calls that were made.
+// Attached to the communicator.
 //
 // Whoever uses it holds lock() from the first look to the launch, so that nothing found can go before it is used.
 #pragma once
@@ -17,6 +18,8 @@
 #include <vector>
 
 #include "collectives/call/lru_map.hpp"
+#include "collectives/call/remembered_calls.hpp"
+#include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/contexts.hpp"
 #include "mscclpp/collectives/native_algorithm.hpp"
 #include "mscclpp/host/memory_window.hpp"
@@ -24,12 +27,13 @@
 
 namespace mscclpp::collectives_impl {
 
-// What all ranks know alike.
-struct SharedFacts {
-  bool wholeLines = true;       // all links of all ranks
-  std::uint32_t maxBlocks = 1;  // that the default launch shapes use
-  std::string device;           // product name; empty where the ranks' differ, or ranks share one
-  std::string noMulticast;      // why the ranks cannot go through a switch; empty where they can
+struct TeamOfStream {
+  std::unique_ptr<Team> team;
+  layout::WorkspaceRequirement requirement{};
+  bool inGraph = false;
+  std::vector<std::unique_ptr<Team>> retired{};  // that graphs may use
+  std::vector<Stream> sides{};                   // beside the stream
+  std::uint64_t lastUse = 0;
 };
 
 struct Window {
@@ -37,6 +41,7 @@ struct Window {
   std::unique_ptr<MemoryWindow> memory;
   std::unique_ptr<MemoryWindow> multicast;  // with multicast addresses, where the first has none
   bool inGraph = false;
+  std::uint64_t lastUse = 0;
 };
 
 // Where in a window a buffer lies.
@@ -52,13 +57,18 @@ class ContextCache {
 
   std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(mutex_); }
 
-  SharedFacts const& facts() const { return facts_; }
+  World const& world() const { return world_; }
 
-  Team const& team(Stream const& stream, layout::WorkspaceRequirement const& requirement);
-  // Streams for what goes on beside a call in `stream`, whose team there is.
-  Stream const* sideStreams(Stream const& stream, unsigned count);
-  // `multicast`: with multicast addresses.
-  WindowPlace window(Stream const& stream, void const* pointer, std::size_t bytes, bool multicast = false);
+  // What `chooser` remembers the call under; the collective and type are those that there are.
+  CallKey keyOf(std::uint64_t chooser, Collective collective, Stream const& stream, CollectiveCall const& call) const;
+  // Starts a call that was made before under this key; false where it was not, or where anything must be looked at
+  // anew, such as wrong buffers. Takes lock() by itself, no other, and allocates nothing.
+  bool startAgain(CallKey const& key, Stream const& stream, CollectiveCall const& call);
+  // Starts a call of a kernel that is right and not refused, and remembers it.
+  void start(CallKey const& key, KernelLaunch const& launch, Stream const& stream, CollectiveCall const& call);
+  // Remembers a user's algorithm, which starts itself.
+  void remember(CallKey const& key, Resolution const& resolution);
+
   // `initialize` runs at the first call with this `algorithm`, `make` where there is no context of the key.
   std::shared_ptr<void> native(Stream const& stream, std::uint64_t algorithm, ContextKey const& key,
                                std::function<void()> const& initialize,
@@ -69,19 +79,16 @@ class ContextCache {
   void release();
 
  private:
-  struct TeamOfStream {
-    std::unique_ptr<Team> team;
-    layout::WorkspaceRequirement requirement{};
-    bool inGraph = false;
-    std::vector<std::unique_ptr<Team>> retired;  // that graphs may use
-    std::vector<Stream> sides;                   // beside the stream
-  };
   struct Native {
     std::shared_ptr<void> context;
     bool inGraph = false;
+    std::uint64_t lastUse = 0;
   };
   using NativeKey = std::tuple<std::uint64_t, void*, ContextKey>;  // algorithm, stream, the user's key
 
+  TeamOfStream& team(Stream const& stream, layout::WorkspaceRequirement const& requirement);
+  WindowPlace window(Stream const& stream, void const* pointer, std::size_t bytes, bool multicast);
+  void launch(RememberedCall const& known, Stream const& stream, CollectiveCall const& call);
   bool quiesce(bool capturing);
   bool agree(bool mine) const;
   template <class Map, class MayGo>
@@ -91,12 +98,14 @@ class ContextCache {
   Communicator const& communicator_;
   Runtime& machine_;
   std::recursive_mutex mutex_;
-  SharedFacts facts_;
+  World world_;
   ContextLimits limits_;
   LruMap<void*, TeamOfStream> teams_;   // by stream
   LruMap<std::byte*, Window> windows_;  // by start of the allocation
   LruMap<NativeKey, Native> natives_;
   std::set<std::uint64_t> initialized_;
+  RememberedCalls calls_;
+  std::uint64_t generation_ = 0;  // how often an entry of the maps has gone to make room
 };
 
 }  // namespace mscclpp::collectives_impl

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A map that knows which of its entries was used longest ago. Entries are few, and the search for the oldest is rare.
+// A map that knows which of its entries was used longest ago. Entries are few, stay where they are, have a member
+// `std::uint64_t lastUse`, and the search for the oldest is rare.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +18,17 @@ class LruMap {
   Value* find(Key const& key) {
     auto const found = entries_.find(key);
     if (found == entries_.end()) return nullptr;
-    found->second.lastUse = ++clock_;
-    return &found->second.value;
+    use(found->second);
+    return &found->second;
   }
+  // Counts a use of an entry that is still here.
+  void use(Value& value) { value.lastUse = ++clock_; }
 
   // The key is new.
   Value& insert(Key const& key, Value value) {
-    return entries_.emplace(key, Entry{std::move(value), ++clock_}).first->second.value;
+    auto& entry = entries_.emplace(key, std::move(value)).first->second;
+    use(entry);
+    return entry;
   }
 
   // The least recently used entry for which mayGo(value) holds; null where there is none.
@@ -32,7 +37,7 @@ class LruMap {
     Key const* result = nullptr;
     std::uint64_t lastUse = 0;
     for (auto const& [key, entry] : entries_) {
-      if (!mayGo(entry.value) || (result != nullptr && entry.lastUse > lastUse)) continue;
+      if (!mayGo(entry) || (result != nullptr && entry.lastUse > lastUse)) continue;
       result = &key;
       lastUse = entry.lastUse;
     }
@@ -45,16 +50,11 @@ class LruMap {
 
   template <class F>
   void forEach(F&& f) const {
-    for (auto const& [key, entry] : entries_) f(key, entry.value);
+    for (auto const& [key, entry] : entries_) f(key, entry);
   }
 
  private:
-  struct Entry {
-    Value value;
-    std::uint64_t lastUse;
-  };
-
-  std::map<Key, Entry> entries_;
+  std::map<Key, Value> entries_;
   std::uint64_t clock_ = 0;
 };
 

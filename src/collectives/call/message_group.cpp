@@ -134,9 +134,9 @@ std::shared_ptr<Algorithm> collectives_impl::messageRing() {
                     .recv(call.out, call.outBytes, behind)
                     .start(call.blocks, call.threads);
               },
-          .refusal = [](Communicator const& communicator, CollectiveCall const& call) -> std::string {
-            (void)checkCall(communicator, Collective::sendRecv, call);
-            if (call.in == call.out && communicator.size() > 1 && call.inBytes != 0) {
+          .refusal = [](World const& world, CollectiveCall const& call) -> std::string {
+            checkCall(world, Collective::sendRecv, call);
+            if (call.in == call.out && world.ranks > 1 && call.inBytes != 0) {
               return "it does not work in place; give an output of its own";
             }
             constexpr int least = layout::leastMessageBlocks;

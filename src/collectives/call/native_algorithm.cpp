@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/collectives/native_algorithm.hpp"
 
-#include <atomic>
 #include <utility>
 
 #include "base/format.hpp"
 #include "collectives/call/context_cache.hpp"
 
 namespace mscclpp {
-namespace {
-
-std::uint64_t nextId() {
-  static std::atomic<std::uint64_t> last{0};
-  return ++last;
-}
-
-}  // namespace
-
 NativeAlgorithm::NativeAlgorithm(std::string name, Collective collective, NativeFunctions functions)
-    : name_(std::move(name)), collective_(collective), functions_(std::move(functions)), id_(nextId()) {
+    : name_(std::move(name)),
+      collective_(collective),
+      functions_(std::move(functions)),
+      id_(collectives_impl::nextChooser()) {
   if (name_.empty()) fail(ErrorCode::invalidUsage, "NativeAlgorithm of {}: it needs a name", nameOf(collective));
   if (!functions_.run) {
     fail(ErrorCode::invalidUsage, "NativeAlgorithm {} of {}: there is no function `run`, which starts the kernel",
@@ -26,13 +19,13 @@ NativeAlgorithm::NativeAlgorithm(std::string name, Collective collective, Native
   }
 }
 
-std::string NativeAlgorithm::refusal(Communicator const& communicator, CollectiveCall const& call) const {
-  return functions_.refusal ? functions_.refusal(communicator, call) : std::string();
+std::string NativeAlgorithm::refusal(World const& world, CollectiveCall const& call) const {
+  return functions_.refusal ? functions_.refusal(world, call) : std::string();
 }
 
 void NativeAlgorithm::execute(Communicator const& communicator, Stream const& stream,
                               CollectiveCall const& call) const {
-  if (auto const why = refusal(communicator, call); !why.empty()) {
+  if (auto const why = Algorithm::refusal(communicator, call); !why.empty()) {
     fail(ErrorCode::invalidUsage, "rank {}: {} by {}: {}", communicator.rank(), nameOf(collective_), name_, why);
   }
   auto& cache = collectives_impl::ContextCache::of(communicator);

@@ -27,6 +27,7 @@ void KernelTable::add(KernelKey key, Kernel const& kernel) {
   std::lock_guard const lock(mutex_);
   if (std::find(names_.begin(), names_.end(), key.algorithm) == names_.end()) names_.push_back(key.algorithm);
   kernels_.insert_or_assign(std::move(key), kernel);
+  generation_.fetch_add(1, std::memory_order_release);
 }
 
 Kernel const* KernelTable::find(KernelKey key) const {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <mutex>
 
 #include "base/format.hpp"
@@ -87,19 +86,42 @@ std::shared_ptr<Bootstrap> require(std::shared_ptr<Bootstrap> bootstrap) {
 
 }  // namespace
 
+// Found without a lock; the newest first, which may use the older ones and goes before them.
 struct Communicator::Attachments {
-  std::recursive_mutex mutex;  // one attachment may use another while it is made
-  std::map<std::type_index, std::shared_ptr<void>> all;
+  struct Attachment {
+    std::type_index type;
+    std::shared_ptr<void> object;
+    Attachment const* older;
+  };
+
+  ~Attachments() {
+    for (auto const* one = newest.load(); one != nullptr;) {
+      auto const* const older = one->older;
+      delete one;
+      one = older;
+    }
+  }
+  void* find(std::type_index type) const {
+    for (auto const* one = newest.load(std::memory_order_acquire); one != nullptr; one = one->older) {
+      if (one->type == type) return one->object.get();
+    }
+    return nullptr;
+  }
+
+  std::recursive_mutex making;  // one attachment may use another while it is made
+  std::atomic<Attachment const*> newest{nullptr};
 };
 
 void* Communicator::attach(std::type_index type, std::shared_ptr<void> (*make)(Communicator const&)) const {
-  std::lock_guard const lock(attachments_->mutex);
-  auto found = attachments_->all.find(type);
-  if (found == attachments_->all.end()) {
-    auto made = make(*this);
-    found = attachments_->all.emplace(type, std::move(made)).first;
-  }
-  return found->second.get();
+  if (auto* const found = attachments_->find(type)) return found;
+  std::lock_guard const lock(attachments_->making);
+  if (auto* const found = attachments_->find(type)) return found;
+  auto made = make(*this);
+  auto* const object = made.get();
+  attachments_->newest.store(
+      new Attachments::Attachment{type, std::move(made), attachments_->newest.load(std::memory_order_relaxed)},
+      std::memory_order_release);
+  return object;
 }
 
 Communicator::Communicator(std::shared_ptr<Bootstrap> bootstrap, Device device)

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A communicator as choices see it: all but `rank` is the same on every rank, so ranks that go by it choose alike.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mscclpp/host/communicator.hpp"
+
+namespace mscclpp {
+
+struct World {
+  DeviceKind machine = DeviceKind::cuda;
+  int rank = 0;
+  int ranks = 1;
+  std::string device{};    // product name; empty where the ranks' differ, or ranks share one: nothing was tuned there
+  bool wholeLines = true;  // all links deliver 128-byte lines whole
+  std::uint32_t maxBlocks = 1;  // of the library's own grids: those of all ranks of a device are resident together
+  std::string noMulticast{};    // why the ranks cannot go through a switch between their devices; empty where they can
+
+  // Kept with the communicator; collective at the first call.
+  static World const& of(Communicator const& communicator);
+};
+
+}  // namespace mscclpp
