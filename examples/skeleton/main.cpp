@@ -15,17 +15,21 @@ using namespace mscclpp;
 
 namespace {
 
+using Maximum = AllReduce<OneShot, PacketTransport<LL16>, Max>;
+
 struct MyKernel {
   MSCCLPP_DEVICE void operator()(float* values, std::size_t n, DeviceTeam const& team) const {
-    AllReduce<OneShot, PacketTransport<LL16>, Max>{team}(thisGrid(), View{values, n}, View{values, n});
+    Maximum{team}(thisGrid(), View{values, n}, View{values, n});
   }
 };
 
 void runRank(Communicator& communicator) {
   GpuBuffer<float> values(communicator.device(), 1000);
-  Team const team(communicator, {.blocks = 8, .packetBytes = 1 << 20, .lineBytes = 0, .stageBytes = 0});
+  LaunchShape const shape{.blocks = 8, .threads = 128};
+  auto const ranks = static_cast<std::uint32_t>(communicator.size());
+  Team const team(communicator, Maximum::requirement(ranks, shape.blocks, shape.threads));
   Stream const stream(communicator.device());
-  launch(stream, {.blocks = 8, .threads = 128}, MyKernel{}, values.data(), values.size(), team.deviceHandle());
+  launch(stream, shape, MyKernel{}, values.data(), values.size(), team.deviceHandle());
   communicator.synchronize(stream);  // throws with a report if a kernel waited in vain
 }
 
