@@ -16,10 +16,10 @@
 
 #include "mscclpp/dsl/core/demand.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/multicast.hpp"
+#include "mscclpp/host/ranks.hpp"
 
 namespace mscclpp::tools {
 namespace {

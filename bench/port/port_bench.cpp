@@ -8,9 +8,9 @@
 #include <mutex>
 
 #include "mscclpp/device/device_handle.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/port_channel.hpp"
+#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/wait.hpp"
 #include "mscclpp/launch/launch.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "figures.hpp"
 #include "machine.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
+#include "mscclpp/host/ranks.hpp"
 
 int main(int argc, char** argv) {
   using namespace mscclpp;

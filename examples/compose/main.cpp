@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"

@@ -9,9 +9,9 @@
 
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/device/device_syncer.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/port_channel.hpp"
+#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/launch/launch.hpp"
 
 #include "mscclpp/sim/cuda_syntax.hpp"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "mscclpp/device/device_handle.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_channel.hpp"
+#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/launch/launch.hpp"
 
 using namespace mscclpp;

@@ -11,9 +11,9 @@
 #include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/dsl/plan_context.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
+#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/launch/launch.hpp"
 
 using namespace mscclpp;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"

@@ -9,8 +9,8 @@
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/multimem.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/switch_channel.hpp"
 #include "mscclpp/launch/launch.hpp"
 

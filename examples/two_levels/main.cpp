@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "mscclpp/algorithms/collective/hierarchical.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/hierarchy.hpp"
+#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/launch/launch.hpp"
 
 using namespace mscclpp;

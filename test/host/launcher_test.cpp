@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "mscclpp/host/bootstrap/launcher.hpp"
+#include "mscclpp/host/launcher.hpp"
 
 #include <doctest/doctest.h>
 

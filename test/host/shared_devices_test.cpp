@@ -10,7 +10,7 @@
 
 #include "host/fake_runtime.hpp"
 #include "host/ranks.hpp"
-#include "mscclpp/host/bootstrap/ranks.hpp"
+#include "mscclpp/host/ranks.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;

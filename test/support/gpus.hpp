@@ -10,9 +10,9 @@
 #include <functional>
 #include <string_view>
 
-#include "mscclpp/host/bootstrap/ranks.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/device.hpp"
+#include "mscclpp/host/ranks.hpp"
 
 namespace mscclpp_test {
 
@@ -39,7 +39,7 @@ inline void runOnGpus(int ranks, std::function<void(mscclpp::Communicator&)> con
 }
 
 // Ahead of launches that wait for other ranks': all of them have what they need, since ranks may share a GPU
-// (mscclpp/host/bootstrap/ranks.hpp). Simulated ranks start when they like.
+// (mscclpp/host/ranks.hpp). Simulated ranks start when they like.
 inline void meetOnGpus(mscclpp::Communicator const& communicator) {
   if (communicator.device().kind == mscclpp::DeviceKind::cuda) communicator.bootstrap()->barrier();
 }

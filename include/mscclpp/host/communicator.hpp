@@ -44,7 +44,7 @@ class Communicator {
   Device device() const noexcept;
   // Whether kernels here can use the memory of `peer`: the same host and kind of machine.
   bool reaches(int peer) const;
-  // The most ranks that one device has: 1, unless ranks share devices (host/bootstrap/ranks.hpp), which then run their
+  // The most ranks that one device has: 1, unless ranks share devices (host/ranks.hpp), which then run their
   // kernels side by side on each.
   int ranksPerDevice() const;
   // Whether a warp's 128-byte line arrives as one at `peer`, which LL128 packets need; without an argument: at all.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "mscclpp/host/bootstrap/ranks.hpp"
+#include "mscclpp/host/ranks.hpp"
 
 #include <fmt/format.h>
 
