@@ -42,7 +42,8 @@ class RegisteredMemory {
 
   explicit operator bool() const noexcept { return impl_ != nullptr; }
   // These throw invalidUsage on an empty object.
-  std::byte* data() const;  // throws unsupported where the memory is on another host
+  std::byte* data() const;    // for kernels; throws unsupported where the memory is on another host
+  std::byte* mapped() const;  // for copies of the machine, which may reach more; throws unsupported where they cannot
   std::size_t size() const;
   int rank() const;       // that owns the memory
   Device device() const;  // on which data() is valid
@@ -62,7 +63,6 @@ class RegisteredMemory {
   static RegisteredMemory deserialize(std::span<std::byte const> bytes, Device device);
 
  private:
-  friend class MappedMemory;
   struct Impl;
   explicit RegisteredMemory(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   Impl const& get() const;

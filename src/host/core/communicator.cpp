@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "host/bootstrap/bootstrap_access.hpp"
 #include "host/core/communicator_impl.hpp"
+#include "host/core/transports.hpp"
 #include "host/net/host_identity.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/trace.hpp"
@@ -26,7 +27,7 @@ Communicator::Impl::Impl(std::shared_ptr<Bootstrap> with, Device on)
   self.ordinal = device.ordinal;
   self.node = machine.nodeOf(device.ordinal);
   for (auto const transport : {Transport::ib, Transport::tcp}) {
-    if (missing(transport, device).empty()) self.transports |= TransportSet(transport).bits();
+    if (missing(transport).empty()) self.transports |= TransportSet(transport).bits();
   }
   machine.properties(device.ordinal).busId.copy(self.busId, sizeof self.busId - 1);
   peers[static_cast<std::size_t>(rank())] = self;

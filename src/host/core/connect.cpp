@@ -1,117 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "host/transport/transport.hpp"
-
+//
+// How a communicator's ranks connect: which transport, and the exchange of the endpoints' addresses.
 #include "base/format.hpp"
 #include "host/bootstrap/bootstrap_access.hpp"
 #include "host/core/communicator_impl.hpp"
-#include "host/net/socket.hpp"
-#include "host/transport/memory/memory_transport.hpp"
-#include "host/transport/tcp/tcp_transport.hpp"
-#include "host/transport/verbs/verbs_transport.hpp"
+#include "host/core/transports.hpp"
 #include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
-
-std::string_view nameOf(Transport transport) noexcept {
-  switch (transport) {
-    case Transport::memory:
-      return "memory";
-    case Transport::ib:
-      return "ib";
-    case Transport::tcp:
-      return "tcp";
-  }
-  return "unknown";
-}
-
-Connection::~Connection() = default;
-void Connection::abandon(RegisteredMemory const&, std::uint64_t) noexcept {}
-
-// ---- which there are
-// ------------------------------------------------------------------------------------------------
-
-std::string missing(Transport transport, Device) {
-  switch (transport) {
-    case Transport::memory:
-      return {};
-    case Transport::ib:
-      return missingVerbs();
-    case Transport::tcp:
-      return {};
-  }
-  return "there is no such transport";
-}
-
-std::shared_ptr<TransportContext> makeTransport(Transport transport, Device device, TransportOptions const& options) {
-  if (auto const why = missing(transport, device); !why.empty()) {
-    fail(ErrorCode::unsupported, "the {} transport cannot be used: {}; choose another (MSCCLPP_TRANSPORT)",
-         nameOf(transport), why);
-  }
-  switch (transport) {
-    case Transport::ib:
-      return makeVerbsTransport(VerbsOptions::fromEnvironment(device, options));
-    case Transport::tcp:
-      return makeTcpTransport(TcpOptions::fromEnvironment(options));
-    case Transport::memory:
-      break;
-  }
-  return makeMemoryTransport();
-}
-
-// ---- checks that all share
-// ------------------------------------------------------------------------------------------
-
-namespace {
-
-void checkRange(Connection const& connection, char const* operation, char const* which, RegisteredMemory const& memory,
-                std::uint64_t offset, std::uint64_t bytes) {
-  if (offset <= memory.size() && bytes <= memory.size() - offset) return;
-  fail(ErrorCode::invalidUsage,
-       "{} to rank {} ({}): bytes {} to {} of {} memory of rank {}, which has {}; give an offset and a size within it",
-       operation, connection.peer(), nameOf(connection.transport()), offset, offset + bytes, which, memory.rank(),
-       memory.size());
-}
-
-void checkTarget(Connection const& connection, char const* operation, RegisteredMemory const& dst) {
-  if (!dst || dst.reach() == MemoryReach::own || dst.rank() != connection.peer()) {
-    fail(ErrorCode::invalidUsage, "{} to rank {} ({}): the target is {}; give memory received from rank {}", operation,
-         connection.peer(), nameOf(connection.transport()),
-         dst ? fmt::format("memory of rank {}", dst.rank()) : std::string("empty"), connection.peer());
-  }
-  if (!dst.transports().has(connection.transport())) {
-    fail(ErrorCode::invalidUsage,
-         "{} to rank {}: the target is not registered for the {} transport of this connection; rank {} names it in "
-         "registerMemory",
-         operation, connection.peer(), nameOf(connection.transport()), connection.peer());
-  }
-}
-
-}  // namespace
-
-void checkWrite(Connection const& connection, RegisteredMemory const& dst, std::uint64_t dstOffset,
-                RegisteredMemory const& src, std::uint64_t srcOffset, std::uint64_t bytes) {
-  checkTarget(connection, "write", dst);
-  if (!src || src.reach() != MemoryReach::own || !src.transports().has(connection.transport())) {
-    fail(ErrorCode::invalidUsage,
-         "write to rank {}: the source is {}; give this rank's own memory, registered for the {} transport",
-         connection.peer(), src ? fmt::format("memory of rank {}", src.rank()) : std::string("empty"),
-         nameOf(connection.transport()));
-  }
-  checkRange(connection, "write", "target", dst, dstOffset, bytes);
-  checkRange(connection, "write", "source", src, srcOffset, bytes);
-}
-
-void checkSignal(Connection const& connection, RegisteredMemory const& dst, std::uint64_t dstOffset) {
-  checkTarget(connection, "signal", dst);
-  checkRange(connection, "signal", "target", dst, dstOffset, 8);
-  if (dstOffset % 8 != 0) {
-    fail(ErrorCode::invalidUsage, "signal to rank {} ({}): offset {} is no multiple of 8", connection.peer(),
-         nameOf(connection.transport()), dstOffset);
-  }
-}
-
-// ---- the communicator's part
-// ----------------------------------------------------------------------------------------
 
 std::shared_ptr<TransportContext> const& Communicator::Impl::context(Transport transport) {
   std::lock_guard const lock(contextsMutex);
@@ -130,7 +26,7 @@ Transport Communicator::transportTo(int peer) const {
   }
   fail(ErrorCode::unsupported,
        "rank {}: there is no way to rank {} on another host: not both ranks have InfiniBand ({}) or TCP ({})", rank(),
-       peer, missing(Transport::ib, impl_->device), missing(Transport::tcp, impl_->device));
+       peer, missing(Transport::ib), missing(Transport::tcp));
 }
 
 TransportSet Communicator::transports() const {

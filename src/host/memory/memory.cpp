@@ -11,7 +11,6 @@
 #include "base/format.hpp"
 #include "base/keyed_hash.hpp"
 #include "host/memory/descriptor_server.hpp"
-#include "host/memory/mapped_memory.hpp"
 #include "host/net/host_identity.hpp"
 #include "host/net/socket.hpp"
 #include "host/transport/transport.hpp"
@@ -220,6 +219,10 @@ std::byte* RegisteredMemory::data() const {
   }
   return impl.data;
 }
+std::byte* RegisteredMemory::mapped() const {
+  auto* const address = get().data;
+  return address != nullptr ? address : data();  // which throws
+}
 std::size_t RegisteredMemory::size() const { return get().bytes; }
 int RegisteredMemory::rank() const { return get().rank; }
 Device RegisteredMemory::device() const { return get().device; }
@@ -253,12 +256,6 @@ Registration& RegisteredMemory::registration(Transport transport) const {
          impl.rank, impl.bytes, nameOf(transport));
   }
   return *found->second;
-}
-
-std::byte* MappedMemory::address(RegisteredMemory const& memory) {
-  auto const& impl = memory.get();
-  if (impl.data == nullptr) return memory.data();  // throws
-  return impl.data;
 }
 
 std::vector<std::byte> RegisteredMemory::serialize(bool forOtherProcesses) const {

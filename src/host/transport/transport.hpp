@@ -59,9 +59,4 @@ struct TransportOptions {
   std::chrono::nanoseconds timeout{};  // longest silence of a peer that owes an answer
 };
 
-// Why `transport` cannot be used with `device` on this machine or in this build; empty: it can. Cheap to repeat.
-std::string missing(Transport transport, Device device);
-// Throws unsupported with that reason.
-std::shared_ptr<TransportContext> makeTransport(Transport transport, Device device, TransportOptions const& options);
-
 }  // namespace mscclpp

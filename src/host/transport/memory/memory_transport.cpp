@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/format.hpp"
-#include "host/memory/mapped_memory.hpp"
 #include "mscclpp/host/runtime.hpp"
 
 namespace mscclpp {
@@ -22,9 +21,7 @@ class MemoryConnection final : public Connection {
   void write(RegisteredMemory const& dst, std::uint64_t dstOffset, RegisteredMemory const& src, std::uint64_t srcOffset,
              std::uint64_t bytes) override {
     checkWrite(*this, dst, dstOffset, src, srcOffset, bytes);
-    guarded("write", [&] {
-      engine_->copy(MappedMemory::address(dst) + dstOffset, MappedMemory::address(src) + srcOffset, bytes);
-    });
+    guarded("write", [&] { engine_->copy(dst.mapped() + dstOffset, src.mapped() + srcOffset, bytes); });
   }
 
   void signal(RegisteredMemory const& dst, std::uint64_t dstOffset, std::uint64_t count) override {
@@ -51,7 +48,7 @@ class MemoryConnection final : public Connection {
 
  private:
   static std::uint64_t* wordOf(RegisteredMemory const& memory, std::uint64_t offset) {
-    return reinterpret_cast<std::uint64_t*>(MappedMemory::address(memory) + offset);
+    return reinterpret_cast<std::uint64_t*>(memory.mapped() + offset);
   }
 
   template <class Act>

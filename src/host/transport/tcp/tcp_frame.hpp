@@ -26,7 +26,7 @@
 
 #include "base/random.hpp"
 #include "host/net/socket.hpp"
-#include "host/transport/tcp/staging.hpp"
+#include "host/transport/staging.hpp"
 #include "mscclpp/host/device.hpp"
 
 namespace mscclpp {

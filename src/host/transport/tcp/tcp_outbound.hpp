@@ -19,7 +19,7 @@
 
 #include "base/file_handle.hpp"
 #include "host/net/silence.hpp"
-#include "host/transport/tcp/staging.hpp"
+#include "host/transport/staging.hpp"
 #include "host/transport/tcp/tcp_frame.hpp"
 
 namespace mscclpp {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "host/net/silence.hpp"
-#include "host/transport/tcp/staging.hpp"
+#include "host/transport/staging.hpp"
 #include "host/transport/transport.hpp"
 #include "host/transport/verbs/verbs_queue.hpp"
 #include "mscclpp/host/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "host/transport/tcp/staging.hpp"
+#include "host/transport/staging.hpp"
 
 #include <atomic>
 #include <chrono>
