@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,8 @@ class Registration {
   virtual ~Registration() = default;
   // What a peer needs to reach it; at most `maxTransportBytes`.
   virtual std::vector<std::byte> key() const = 0;
+  // What this rank's own requests name it by: one for each device of the transport, where it has any.
+  virtual std::span<std::uint32_t const> localKeys() const { return {}; }
 };
 
 class TransportEndpoint {

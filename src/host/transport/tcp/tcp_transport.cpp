@@ -17,9 +17,7 @@ namespace {
 class TcpRegistration final : public Registration {
  public:
   TcpRegistration(std::shared_ptr<TcpService> service, OpenMemory const& memory)
-      : service_(std::move(service)),
-        staged_(memory.staged),
-        key_{.memory = service_->addMemory(memory), .bytes = memory.bytes} {}
+      : service_(std::move(service)), key_{.memory = service_->addMemory(memory), .bytes = memory.bytes} {}
   ~TcpRegistration() override { service_->removeMemory(key_.memory); }
   TcpRegistration(TcpRegistration const&) = delete;
   TcpRegistration& operator=(TcpRegistration const&) = delete;
@@ -28,11 +26,9 @@ class TcpRegistration final : public Registration {
     auto const bytes = bytesOf(key_);
     return {bytes.begin(), bytes.end()};
   }
-  bool staged() const noexcept { return staged_; }
 
  private:
   std::shared_ptr<TcpService> service_;
-  bool staged_;
   TcpKey key_;
 };
 
@@ -57,6 +53,7 @@ class TcpConnection final : public Connection {
         peer_(peer),
         where_(std::move(where)),
         place_(std::move(place)),
+        options_(options),
         out_(std::move(lanes), options.zeroCopy, options.timeout) {}
   ~TcpConnection() override { out_.sayGoodbye(); }
 
@@ -67,12 +64,7 @@ class TcpConnection final : public Connection {
              std::uint64_t bytes) override {
     checkWrite(*this, dst, dstOffset, src, srcOffset, bytes);
     requireUp("write");
-    auto const* const registration = dynamic_cast<TcpRegistration const*>(&src.registration(Transport::tcp));
-    if (registration == nullptr) {
-      fail(ErrorCode::internalError, "rank {}: write to rank {}: the source's registration is not that of TCP", rank_,
-           peer_);
-    }
-    out_.write(keyOf(dst), dstOffset, src.data() + srcOffset, bytes, src.device(), registration->staged());
+    out_.write(keyOf(dst), dstOffset, src.data() + srcOffset, bytes, src.device(), options_.stages(src.device()));
   }
 
   void signal(RegisteredMemory const& dst, std::uint64_t dstOffset, std::uint64_t count) override {
@@ -130,6 +122,7 @@ class TcpConnection final : public Connection {
   int const peer_;
   std::string const where_;
   std::shared_ptr<TcpPlace> place_;
+  TcpOptions const options_;
   TcpOutbound out_;
   std::optional<Error> failure_;
 };
@@ -186,9 +179,8 @@ class TcpTransport final : public TransportContext {
   Transport transport() const noexcept override { return Transport::tcp; }
 
   std::shared_ptr<Registration> registerMemory(int, Device device, void* data, std::size_t bytes) override {
-    bool const staged = options_.stageAll || device.kind == DeviceKind::cuda;
-    return std::make_shared<TcpRegistration>(service_,
-                                             OpenMemory{static_cast<std::byte*>(data), bytes, device, staged});
+    OpenMemory const memory{static_cast<std::byte*>(data), bytes, device, options_.stages(device)};
+    return std::make_shared<TcpRegistration>(service_, memory);
   }
 
   std::unique_ptr<TransportEndpoint> createEndpoint(int rank, Device) override {

@@ -22,6 +22,8 @@ struct TcpOptions {
   bool stageAll = false;      // also memory that the host could use directly
   std::chrono::nanoseconds timeout{};
 
+  bool stages(Device device) const noexcept { return stageAll || device.kind == DeviceKind::cuda; }
+
   static TcpOptions fromEnvironment(TransportOptions const& options);
 };
 

@@ -131,6 +131,7 @@ VerbsRegistration::VerbsRegistration(int rank, std::vector<std::shared_ptr<Verbs
       fail(error.code(), "rank {}: registerMemory: {}; {}", rank, error.what(), advice);
     }
   }
+  for (auto const& region : regions_) localKeys_.push_back(region->localKey());
   memories_->add(regions_.front()->remoteKey(), memory_);
 }
 
@@ -222,15 +223,15 @@ void VerbsConnection::post(Post post) {
 void VerbsConnection::write(RegisteredMemory const& dst, std::uint64_t dstOffset, RegisteredMemory const& src,
                             std::uint64_t srcOffset, std::uint64_t bytes) {
   checkWrite(*this, dst, dstOffset, src, srcOffset, bytes);
-  auto const* const registration = dynamic_cast<VerbsRegistration const*>(&src.registration(Transport::ib));
-  if (registration == nullptr) {
-    fail(ErrorCode::internalError, "rank {}: write to rank {}: the source's registration is not that of InfiniBand",
-         rank_, peer_);
-  }
   Post post{};
   post.remote = parseVerbsKey(rank_, peer_, dst.key(Transport::ib));
   post.dstOffset = dstOffset;
-  post.src = registration;
+  post.localKeys = src.registration(Transport::ib).localKeys();
+  if (post.localKeys.size() < parts_.queues.size()) {
+    fail(ErrorCode::internalError,
+         "rank {}: write to rank {}: the source is registered with {} devices, and the connection uses {}", rank_,
+         peer_, post.localKeys.size(), parts_.queues.size());
+  }
   post.source = reinterpret_cast<std::uint64_t>(src.data()) + srcOffset;
   post.bytes = bytes;
   this->post(std::move(post));
@@ -288,7 +289,7 @@ bool VerbsConnection::cutWrite(Post& post) {
                .remote = remote,
                .remoteKey = post.remote.keys[rail],
                .local = post.source + post.cut,
-               .localKey = post.src->localKey(rail),
+               .localKey = post.localKeys[rail],
                .bytes = static_cast<std::uint32_t>(bytes)});
     if (rail > 0) unconfirmed_[rail] = {true, remote + bytes - 1, post.remote.keys[rail], 0};
     post.cut += bytes;

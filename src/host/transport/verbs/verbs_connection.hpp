@@ -90,12 +90,13 @@ class VerbsRegistration final : public Registration {
   VerbsRegistration& operator=(VerbsRegistration const&) = delete;
 
   std::vector<std::byte> key() const override;
-  std::uint32_t localKey(std::size_t rail) const noexcept { return regions_[rail]->localKey(); }
+  std::span<std::uint32_t const> localKeys() const override { return localKeys_; }
 
  private:
   std::shared_ptr<VerbsMemories> memories_;
   OpenMemory memory_;
   std::vector<std::unique_ptr<VerbsRegion>> regions_;
+  std::vector<std::uint32_t> localKeys_;  // by rail
 };
 
 // What a peer writes besides registered memory.
@@ -144,7 +145,7 @@ class VerbsConnection final : public Connection {
     bool isSignal;
     VerbsKey remote;
     std::uint64_t dstOffset;
-    VerbsRegistration const* src;
+    std::span<std::uint32_t const> localKeys;  // of the source, by rail
     std::uint64_t source;
     std::uint64_t bytes;
     std::uint64_t value;  // of a signal
