@@ -27,6 +27,8 @@
 
 namespace mscclpp {
 
+struct CommunicatorImpl;
+
 struct EndpointConfig {
   std::optional<Transport> transport;  // empty: chosen, see Communicator::transportTo
 };
@@ -100,21 +102,11 @@ class Communicator {
   }
 
  private:
-  friend class Members;
-  friend class Team;
-  friend class MemoryWindow;
-  friend class PointToPoint;
-  friend class MulticastWindow;
-  friend class SwitchChannel;
-  friend class MemoryDevice2DeviceSemaphore;
-  friend class Host2DeviceSemaphore;
-  friend class Proxy;
-  friend class ProxyService;
-  struct Impl;
+  friend struct CommunicatorImpl;  // through which the library itself reaches it
   struct Attachments;
   void* attach(std::type_index type, std::shared_ptr<void> (*make)(Communicator const&)) const;
 
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<CommunicatorImpl> impl_;
   std::unique_ptr<Attachments> attachments_;  // destroyed first
 };
 

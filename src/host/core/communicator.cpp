@@ -18,7 +18,7 @@
 
 namespace mscclpp {
 
-Communicator::Impl::Impl(std::shared_ptr<Bootstrap> with, Device on)
+CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Bootstrap> with, Device on)
     : bootstrap(std::move(with)), device(on), machine(on.runtime()), peers(static_cast<std::size_t>(size())) {
   PeerInfo self{};
   self.hostIdentity = hostIdentity();
@@ -42,9 +42,9 @@ Communicator::Impl::Impl(std::shared_ptr<Bootstrap> with, Device on)
   watch->limitNs = static_cast<std::uint64_t>(environment().kernelTimeout.count());
 }
 
-Communicator::Impl::~Impl() { machine.releaseHost(watch); }
+CommunicatorImpl::~CommunicatorImpl() { machine.releaseHost(watch); }
 
-bool Communicator::Impl::sameDevice(int one, int other) const {
+bool CommunicatorImpl::sameDevice(int one, int other) const {
   auto const& a = peer(one);
   auto const& b = peer(other);
   if (a.hostIdentity != b.hostIdentity) return false;
@@ -53,14 +53,14 @@ bool Communicator::Impl::sameDevice(int one, int other) const {
   return a.process == b.process && a.ordinal == b.ordinal;
 }
 
-void Communicator::Impl::checkPeer(std::string_view operation, int of) const {
+void CommunicatorImpl::checkPeer(std::string_view operation, int of) const {
   if (of < 0 || of >= size()) {
     fail(ErrorCode::invalidUsage, "rank {}: {} names rank {}, but ranks are 0 to {}", rank(), operation, of,
          size() - 1);
   }
 }
 
-void Communicator::Impl::checkOwn(std::string_view operation, RegisteredMemory const& memory) const {
+void CommunicatorImpl::checkOwn(std::string_view operation, RegisteredMemory const& memory) const {
   if (!memory || memory.reach() != MemoryReach::own) {
     fail(ErrorCode::invalidUsage, "rank {}: {} takes this rank's own memory, as registerMemory returns it; got {}",
          rank(), operation,
@@ -68,7 +68,7 @@ void Communicator::Impl::checkOwn(std::string_view operation, RegisteredMemory c
   }
 }
 
-void Communicator::Impl::reportFault(ErrorCode code, std::string const& text) {
+void CommunicatorImpl::reportFault(ErrorCode code, std::string const& text) {
   {
     std::lock_guard const lock(faultMutex);
     if (!fault) fault.emplace(code, text);
@@ -126,7 +126,7 @@ void* Communicator::attach(std::type_index type, std::shared_ptr<void> (*make)(C
 }
 
 Communicator::Communicator(std::shared_ptr<Bootstrap> bootstrap, Device device)
-    : impl_(std::make_shared<Impl>(require(std::move(bootstrap)), device)),
+    : impl_(std::make_shared<CommunicatorImpl>(require(std::move(bootstrap)), device)),
       attachments_(std::make_unique<Attachments>()) {}
 Communicator::~Communicator() = default;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a communicator holds, shared with the semaphores and teams made from it.
+// What a communicator holds, shared with the semaphores and teams made from it: the one way to it for what is not a
+// member.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,7 @@
 
 namespace mscclpp {
 
-struct Communicator::Impl {
+struct CommunicatorImpl {
   // What each rank tells the others at the start.
   struct PeerInfo {
     std::uint64_t hostIdentity;
@@ -31,8 +32,10 @@ struct Communicator::Impl {
     char busId[32];
   };
 
-  Impl(std::shared_ptr<Bootstrap> with, Device on);
-  ~Impl();
+  static std::shared_ptr<CommunicatorImpl> const& of(Communicator const& communicator) { return communicator.impl_; }
+
+  CommunicatorImpl(std::shared_ptr<Bootstrap> with, Device on);
+  ~CommunicatorImpl();
 
   int rank() const { return bootstrap->getRank(); }
   int size() const { return bootstrap->getNranks(); }

@@ -9,7 +9,7 @@
 
 namespace mscclpp {
 
-std::shared_ptr<TransportContext> const& Communicator::Impl::context(Transport transport) {
+std::shared_ptr<TransportContext> const& CommunicatorImpl::context(Transport transport) {
   std::lock_guard const lock(contextsMutex);
   auto& known = contexts[transport];
   if (!known) known = makeTransport(transport, device, {.timeout = bootstrap->timeout()});

@@ -23,7 +23,7 @@ struct MemoryDevice2DeviceSemaphore::Impl {
 };
 
 MemoryDevice2DeviceSemaphore::MemoryDevice2DeviceSemaphore(Communicator const& communicator, int peer, int tag) {
-  auto const& shared = communicator.impl_;
+  auto const& shared = CommunicatorImpl::of(communicator);
   shared->checkPeer("buildSemaphore", peer);
   if (peer == communicator.rank()) {
     fail(ErrorCode::invalidUsage, "rank {}: buildSemaphore names this rank itself as the peer", peer);

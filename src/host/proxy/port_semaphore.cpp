@@ -14,7 +14,7 @@ constexpr std::size_t counterBytes = 256;
 }  // namespace
 
 struct Host2DeviceSemaphore::Impl {
-  std::shared_ptr<Communicator::Impl> keepAlive;  // its transports
+  std::shared_ptr<CommunicatorImpl> keepAlive;  // its transports
   std::shared_ptr<Connection> connection;
   DeviceMemory counters;
   RegisteredMemory own;
@@ -30,7 +30,7 @@ Host2DeviceSemaphore::Host2DeviceSemaphore(Communicator const& communicator, std
   }
   auto impl = std::make_shared<Impl>();
   int const peer = connection->peer();
-  impl->keepAlive = communicator.impl_;
+  impl->keepAlive = CommunicatorImpl::of(communicator);
   impl->connection = std::move(connection);
   impl->counters = DeviceMemory(communicator.device(), counterBytes);
   impl->own = communicator.registerMemory(impl->counters.data(), counterBytes, impl->connection->transport());

@@ -15,7 +15,7 @@
 namespace mscclpp {
 
 struct Proxy::Impl {
-  std::shared_ptr<Communicator::Impl> communicator;
+  std::shared_ptr<CommunicatorImpl> communicator;
   Handler handler;
   Background background;
   ProxyOptions options;
@@ -24,7 +24,7 @@ struct Proxy::Impl {
   std::atomic<bool> failed{false};
   bool stopped = false;  // by its handler
 
-  Impl(std::shared_ptr<Communicator::Impl> with, Handler handle, ProxyOptions const& how, Background beside)
+  Impl(std::shared_ptr<CommunicatorImpl> with, Handler handle, ProxyOptions const& how, Background beside)
       : communicator(std::move(with)),
         handler(std::move(handle)),
         background(std::move(beside)),
@@ -114,7 +114,8 @@ Proxy::Proxy(Communicator const& communicator, Handler handler, ProxyOptions con
 
 Proxy::Proxy(Communicator const& communicator, Handler handler, ProxyOptions const& options, Background background) {
   if (!handler) fail(ErrorCode::invalidUsage, "rank {}: a Proxy needs a handler", communicator.rank());
-  impl_ = std::make_shared<Impl>(communicator.impl_, std::move(handler), options, std::move(background));
+  impl_ =
+      std::make_shared<Impl>(CommunicatorImpl::of(communicator), std::move(handler), options, std::move(background));
 }
 
 Proxy::~Proxy() { stop(); }

@@ -59,7 +59,7 @@ char const* operationOf(std::uint32_t type) {
 }  // namespace
 
 struct ProxyService::Impl {
-  std::shared_ptr<Communicator::Impl> communicator;
+  std::shared_ptr<CommunicatorImpl> communicator;
   std::mutex mutex;  // of the tables below; channels and links stay where they are
   std::deque<Channel> channels;
   std::deque<Link> links;
@@ -67,7 +67,7 @@ struct ProxyService::Impl {
   std::vector<std::unique_ptr<Proxy>> proxies;
   Communicator const& owner;
 
-  Impl(Communicator const& of, std::shared_ptr<Communicator::Impl> with) : communicator(std::move(with)), owner(of) {}
+  Impl(Communicator const& of, std::shared_ptr<CommunicatorImpl> with) : communicator(std::move(with)), owner(of) {}
 
   int rank() const { return communicator->rank(); }
 
@@ -210,7 +210,7 @@ struct ProxyService::Impl {
 ProxyService::ProxyService(Communicator const& communicator) : ProxyService(communicator, Options()) {}
 
 ProxyService::ProxyService(Communicator const& communicator, Options const& options)
-    : impl_(std::make_shared<Impl>(communicator, communicator.impl_)) {
+    : impl_(std::make_shared<Impl>(communicator, CommunicatorImpl::of(communicator))) {
   if (options.proxies < 1) {
     fail(ErrorCode::invalidUsage, "rank {}: a ProxyService with {} proxies; it needs at least 1", communicator.rank(),
          options.proxies);

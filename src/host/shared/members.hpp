@@ -24,7 +24,7 @@ class Members {
  public:
   // `what` is being made, by `ranks` of the communicator in this order; empty: by all. Throws invalidUsage where they
   // are no distinct ranks of it, do not hold the caller, or are too many.
-  Members(std::string what, Communicator::Impl const& communicator, std::vector<int> ranks)
+  Members(std::string what, CommunicatorImpl const& communicator, std::vector<int> ranks)
       : what_(std::move(what)), communicator_(communicator), ranks_(std::move(ranks)) {
     int const self = communicator.rank();
     if (ranks_.empty()) {
@@ -110,7 +110,7 @@ class Members {
   }
 
   std::string what_;
-  Communicator::Impl const& communicator_;
+  CommunicatorImpl const& communicator_;
   std::vector<int> ranks_;
   int place_ = 0;
 };

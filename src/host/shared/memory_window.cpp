@@ -19,7 +19,7 @@ struct Proposal {
 
 MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks,
                            bool multicast) {
-  auto const& shared = communicator.impl_;
+  auto const& shared = CommunicatorImpl::of(communicator);
   Members const members("Window", *shared, std::move(ranks));
   int const self = communicator.rank();
   Proposal mine{bytes, static_cast<std::uint32_t>(members.size()), {}};

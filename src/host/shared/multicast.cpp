@@ -105,7 +105,7 @@ std::size_t MulticastWindow::bytes(std::size_t buffer) const { return part(buffe
 
 MulticastWindow::MulticastWindow(Communicator const& communicator, std::vector<MulticastBuffer> buffers,
                                  std::vector<int> ranks) {
-  auto const& shared = communicator.impl_;
+  auto const& shared = CommunicatorImpl::of(communicator);
   Members const members("Multicast window", *shared, std::move(ranks));
   int const self = communicator.rank();
   auto const device = communicator.device();

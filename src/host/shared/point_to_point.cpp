@@ -55,7 +55,7 @@ void compare(int self, int peer, Proposal const& mine, Proposal const& theirs) {
 PointToPoint::PointToPoint(Communicator const& communicator, layout::PointToPointRequirement const& requirement,
                            std::vector<int> ranks)
     : ranksPerDevice_(communicator.ranksPerDevice()) {
-  auto const& shared = *communicator.impl_;
+  auto const& shared = *CommunicatorImpl::of(communicator);
   int const self = communicator.rank();
   Members const members("PointToPoint", shared, ranks);
   auto const proposals = members.together([&] {

@@ -18,7 +18,7 @@ constexpr std::size_t counterBytes = 256;
 SwitchChannel::SwitchChannel(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks)
     : counters_(communicator.device(), counterBytes, MemoryKind::shareable),
       window_(communicator, {{memory, bytes}, {counters_.data(), counters_.bytes()}}, ranks) {
-  auto& shared = *communicator.impl_;
+  auto& shared = *CommunicatorImpl::of(communicator);
   auto* const counters = static_cast<std::byte*>(counters_.data());
   auto const at = std::find(ranks.begin(), ranks.end(), communicator.rank());
   handle_.rank = ranks.empty() ? communicator.rank() : static_cast<std::int32_t>(at - ranks.begin());

@@ -46,7 +46,7 @@ void compare(int rank, int peer, Proposal const& mine, Proposal const& theirs) {
 }  // namespace
 
 Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const& requirement, std::vector<int> ranks) {
-  auto const& shared = communicator.impl_;
+  auto const& shared = CommunicatorImpl::of(communicator);
   int const self = communicator.rank();
   Members const members("Team", *shared, std::move(ranks));
   if (requirement.blocks == 0) {
