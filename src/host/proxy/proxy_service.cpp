@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/port_channel.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "base/deadline.hpp"
 #include "base/format.hpp"
 #include "host/core/communicator_impl.hpp"
+#include "host/proxy/growing_list.hpp"
 #include "host/proxy/host_word.hpp"
 #include "mscclpp/host/trace.hpp"
 #include "mscclpp/host/wait.hpp"
@@ -24,16 +26,6 @@ struct Flush {
   std::uint64_t position;  // in the FIFO
 };
 
-struct Channel {
-  Host2DeviceSemaphore semaphore;
-  std::size_t link;  // its connection
-  HostWord flushed;
-  std::deque<Flush> flushes;  // not complete yet
-
-  Channel(Host2DeviceSemaphore with, std::size_t at, Runtime& machine)
-      : semaphore(std::move(with)), link(at), flushed(machine) {}
-};
-
 // A trigger that is under way, for the timeline.
 struct Traced {
   std::uint64_t posts;
@@ -45,8 +37,21 @@ struct Traced {
 struct Link {
   std::shared_ptr<Connection> connection;
   std::size_t proxy;
-  std::uint64_t done = 0;  // posts
-  std::deque<Traced> traced = {};
+  std::uint64_t done;  // posts
+  std::deque<Traced> traced;
+
+  Link(std::shared_ptr<Connection> with, std::size_t by)
+      : connection(std::move(with)), proxy(by), done(connection->posted()) {}
+};
+
+struct Channel {
+  Host2DeviceSemaphore semaphore;
+  Link& link;  // its connection
+  HostWord flushed;
+  std::deque<Flush> flushes;  // not complete yet
+
+  Channel(Host2DeviceSemaphore with, Link& over, Runtime& machine)
+      : semaphore(std::move(with)), link(over), flushed(machine) {}
 };
 
 char const* operationOf(std::uint32_t type) {
@@ -60,10 +65,10 @@ char const* operationOf(std::uint32_t type) {
 
 struct ProxyService::Impl {
   std::shared_ptr<CommunicatorImpl> communicator;
-  std::mutex mutex;  // of the tables below; channels and links stay where they are
-  std::deque<Channel> channels;
-  std::deque<Link> links;
-  std::deque<RegisteredMemory> memories;
+  std::mutex adding;  // to the lists below, which the proxies read without it
+  GrowingList<Link, layout::maxTriggerSemaphores> links;
+  GrowingList<Channel, layout::maxTriggerSemaphores> channels;
+  GrowingList<RegisteredMemory, layout::maxTriggerMemories> memories;
   std::vector<std::unique_ptr<Proxy>> proxies;
   Communicator const& owner;
 
@@ -71,17 +76,14 @@ struct ProxyService::Impl {
 
   int rank() const { return communicator->rank(); }
 
-  // The proxy's own view of the tables: they only grow.
-  std::pair<Channel*, Link*> channelOf(std::uint32_t id) {
-    std::lock_guard const lock(mutex);
+  Channel& channelOf(std::uint32_t id) {
     if (id >= channels.size()) {
       fail(ErrorCode::invalidUsage, "a trigger names semaphore {}, but there are {}; use the handles of this service",
            id, channels.size());
     }
-    return {&channels[id], &links[channels[id].link]};
+    return channels[id];
   }
   RegisteredMemory const& memoryOf(std::uint32_t id, char const* which) {
-    std::lock_guard const lock(mutex);
     if (id >= memories.size()) {
       fail(ErrorCode::invalidUsage, "it names memory {} as its {}, but there are {}; give ids that addMemory returned",
            id, which, memories.size());
@@ -91,21 +93,21 @@ struct ProxyService::Impl {
 
   ProxyAction handle(layout::Trigger const& trigger, std::uint64_t position) {
     auto const f = layout::decode(trigger);
-    auto const [channel, link] = channelOf(f.semaphore);
+    auto& channel = channelOf(f.semaphore);
     // Names the operation in what goes wrong.
-    inContext(*channel, f.semaphore, operationOf(f.type), [&, channel = channel, link = link] {
+    inContext(channel, f.semaphore, operationOf(f.type), [&] {
       if (f.type == 0) {
         fail(ErrorCode::invalidUsage, "a trigger of type 0; triggers of one's own need a Proxy with a handler");
       }
-      auto& connection = *link->connection;
+      auto& connection = *channel.link.connection;
       if ((f.type & layout::triggerData) != 0) {
         connection.write(memoryOf(f.dstMemory, "target"), f.dstOffset, memoryOf(f.srcMemory, "source"), f.srcOffset,
                          f.bytes);
       }
-      if ((f.type & layout::triggerFlag) != 0) channel->semaphore.signal();
-      if ((f.type & layout::triggerSync) != 0) channel->flushes.push_back({connection.posted(), position});
+      if ((f.type & layout::triggerFlag) != 0) channel.semaphore.signal();
+      if ((f.type & layout::triggerSync) != 0) channel.flushes.push_back({connection.posted(), position});
     });
-    if (Trace::on()) trace(*link, f, position);
+    if (Trace::on()) trace(channel.link, f, position);
     return ProxyAction::goOn;
   }
 
@@ -130,24 +132,24 @@ struct ProxyService::Impl {
 
   bool step(std::size_t proxy) {
     bool any = false;
-    for (std::size_t i = 0; auto* const link = linkAt(i); ++i) {
+    for (auto const& link : links.all()) {
       if (link->proxy != proxy) continue;
       std::uint64_t done = 0;
       try {
         done = link->connection->progress();
       } catch (Error const& error) {
-        failed(link, error);
+        failed(*link, error);
       }
       any = any || done != link->done;
       link->done = done;
       if (!link->traced.empty()) traceEnded(*link);
     }
-    for (std::size_t i = 0; auto* const channel = channelAt(i); ++i) {
-      auto const* const link = linkAt(channel->link);
-      if (link->proxy != proxy || channel->flushes.empty()) continue;
+    for (auto const& channel : channels.all()) {
+      auto& flushes = channel->flushes;
+      if (channel->link.proxy != proxy || flushes.empty()) continue;
       std::uint64_t complete = 0;
-      for (; !channel->flushes.empty() && channel->flushes.front().posts <= link->done; channel->flushes.pop_front()) {
-        complete = channel->flushes.front().position + 1;
+      for (; !flushes.empty() && flushes.front().posts <= channel->link.done; flushes.pop_front()) {
+        complete = flushes.front().position + 1;
       }
       if (complete == 0) continue;
       storeShared(channel->flushed.get(), complete);
@@ -157,7 +159,7 @@ struct ProxyService::Impl {
   }
 
   bool busy(std::size_t proxy) {
-    for (std::size_t i = 0; auto const* const link = linkAt(i); ++i) {
+    for (auto const& link : links.all()) {
       if (link->proxy == proxy && link->done != link->connection->posted()) return true;
     }
     return false;
@@ -165,27 +167,18 @@ struct ProxyService::Impl {
 
   // Whoever waits for this rank on a channel of the proxy waits for nothing.
   void abandon(std::size_t proxy) noexcept {
-    for (std::size_t i = 0; auto* const channel = channelAt(i); ++i) {
-      auto* const link = linkAt(channel->link);
-      if (link->proxy != proxy) continue;
+    for (auto const& channel : channels.all()) {
+      if (channel->link.proxy != proxy) continue;
       channel->semaphore.abandon();
+      auto& connection = *channel->link.connection;
       try {
         Deadline const deadline(abandonTime);
-        while (link->connection->progress() != link->connection->posted() && !deadline.expired()) {
+        while (connection.progress() != connection.posted() && !deadline.expired()) {
         }
       } catch (std::exception const& error) {
         log(LogLevel::debug, "rank {}: {}", rank(), error.what());
       }
     }
-  }
-
-  Channel* channelAt(std::size_t i) {
-    std::lock_guard const lock(mutex);
-    return i < channels.size() ? &channels[i] : nullptr;
-  }
-  Link* linkAt(std::size_t i) {
-    std::lock_guard const lock(mutex);
-    return i < links.size() ? &links[i] : nullptr;
   }
 
   template <class Act>
@@ -197,13 +190,21 @@ struct ProxyService::Impl {
     }
   }
 
-  [[noreturn]] void failed(Link const* link, Error const& error) {
+  [[noreturn]] void failed(Link const& link, Error const& error) {
     std::vector<std::size_t> ids;
-    for (std::size_t i = 0; auto* const channel = channelAt(i); ++i) {
-      if (linkAt(channel->link) == link) ids.push_back(i);
+    for (std::size_t i = 0; i < channels.size(); ++i) {
+      if (&channels[i].link == &link) ids.push_back(i);
     }
-    fail(error.code(), "transfers to rank {} on channel{} {}: {}", link->connection->peer(), ids.size() == 1 ? "" : "s",
+    fail(error.code(), "transfers to rank {} on channel{} {}: {}", link.connection->peer(), ids.size() == 1 ? "" : "s",
          fmt::join(ids, ", "), error.what());
+  }
+
+  void requireRoom(std::uint32_t count) {
+    if (memories.size() + count <= memories.most) return;
+    fail(ErrorCode::invalidUsage,
+         "rank {}: {} more memories: the service has {}, and a trigger can name {}; register larger memories, or use a "
+         "second service",
+         rank(), count, memories.size(), memories.most);
   }
 };
 
@@ -232,18 +233,19 @@ ProxyService::~ProxyService() { stopProxy(); }
 
 SemaphoreId ProxyService::addSemaphore(Host2DeviceSemaphore const& semaphore) {
   auto& impl = *impl_;
-  std::lock_guard const lock(impl.mutex);
-  if (impl.channels.size() == layout::maxTriggerSemaphores) {
+  std::lock_guard const lock(impl.adding);
+  auto const id = impl.channels.size();
+  if (id == impl.channels.most) {
     fail(ErrorCode::invalidUsage, "rank {}: addSemaphore: the service has {} semaphores, a trigger can name no more",
-         impl.rank(), layout::maxTriggerSemaphores);
+         impl.rank(), id);
   }
-  std::size_t link = 0;
-  while (link < impl.links.size() && impl.links[link].connection != semaphore.connection()) ++link;
-  if (link == impl.links.size()) {
-    impl.links.push_back({semaphore.connection(), link % impl.proxies.size(), semaphore.connection()->posted()});
-  }
-  impl.channels.emplace_back(semaphore, link, impl.communicator->machine);
-  return static_cast<SemaphoreId>(impl.channels.size() - 1);
+  auto const links = impl.links.all();
+  auto const known = std::find_if(links.begin(), links.end(),
+                                  [&](auto const& link) { return link->connection == semaphore.connection(); });
+  auto& link =
+      known != links.end() ? **known : impl.links.add(semaphore.connection(), links.size() % impl.proxies.size());
+  impl.channels.add(semaphore, link, impl.communicator->machine);
+  return static_cast<SemaphoreId>(id);
 }
 
 SemaphoreId ProxyService::buildAndAddSemaphore(std::shared_ptr<Connection> connection, int tag) {
@@ -251,45 +253,38 @@ SemaphoreId ProxyService::buildAndAddSemaphore(std::shared_ptr<Connection> conne
 }
 
 MemoryId ProxyService::nextMemoryId(std::uint32_t count) const {
-  auto& impl = *impl_;
-  std::lock_guard const lock(impl.mutex);
-  if (impl.memories.size() + count > layout::maxTriggerMemories) {
-    fail(ErrorCode::invalidUsage,
-         "rank {}: {} more memories: the service has {}, and a trigger can name {}; register larger memories, or use a "
-         "second service",
-         impl.rank(), count, impl.memories.size(), layout::maxTriggerMemories);
-  }
-  return static_cast<MemoryId>(impl.memories.size());
+  impl_->requireRoom(count);
+  return static_cast<MemoryId>(impl_->memories.size());
 }
 
 MemoryId ProxyService::addMemory(RegisteredMemory const& memory) {
-  auto const id = nextMemoryId();
   auto& impl = *impl_;
   if (!memory) fail(ErrorCode::invalidUsage, "rank {}: addMemory of an empty RegisteredMemory", impl.rank());
-  std::lock_guard const lock(impl.mutex);
-  impl.memories.push_back(memory);
+  std::lock_guard const lock(impl.adding);
+  auto const id = nextMemoryId();
+  impl.memories.add(memory);
   return id;
 }
 
 BasePortChannel ProxyService::basePortChannel(SemaphoreId semaphore) const {
-  auto const [channel, link] = impl_->channelOf(semaphore);
+  auto& channel = impl_->channelOf(semaphore);
   BasePortChannel result;
   result.keepAlive_ = impl_;
-  result.handle_ = {.fifo = impl_->proxies[link->proxy]->fifo().deviceHandle(),
-                    .inbound = channel->semaphore.inbound(),
-                    .expected = channel->semaphore.expected(),
-                    .flushed = channel->flushed.get(),
-                    .peer = channel->semaphore.peer(),
+  result.handle_ = {.fifo = impl_->proxies[channel.link.proxy]->fifo().deviceHandle(),
+                    .inbound = channel.semaphore.inbound(),
+                    .expected = channel.semaphore.expected(),
+                    .flushed = channel.flushed.get(),
+                    .peer = channel.semaphore.peer(),
                     .semaphore = semaphore};
   return result;
 }
 
 PortChannel ProxyService::portChannel(SemaphoreId semaphore, MemoryId dst, MemoryId src) const {
-  auto const [channel, link] = impl_->channelOf(semaphore);
+  auto& channel = impl_->channelOf(semaphore);
   auto const& target = impl_->memoryOf(dst, "target");
   auto const& source = impl_->memoryOf(src, "source");
-  impl_->inContext(*channel, semaphore, "portChannel",
-                   [&, link = link] { checkWrite(*link->connection, target, 0, source, 0, 0); });
+  impl_->inContext(channel, semaphore, "portChannel",
+                   [&] { checkWrite(*channel.link.connection, target, 0, source, 0, 0); });
   PortChannel result;
   result.keepAlive_ = impl_;
   result.handle_ = {.base = basePortChannel(semaphore).deviceHandle(),
