@@ -2,7 +2,11 @@
 #include "host/cuda/multicast_driver.hpp"
 
 #include <dlfcn.h>
+#ifdef MSCCLPP_HAS_CUDA
+#include <cuda.h>
+#endif
 
+#include <cstddef>
 #include <utility>
 
 #include "base/format.hpp"
@@ -10,7 +14,7 @@
 namespace mscclpp {
 namespace {
 
-// The driver's types and numbers as cuda.h has them; multicast_driver_check.cpp compares.
+// The driver's types and numbers as cuda.h has them, which builds with the toolkit compare.
 using Result = int;
 using DeviceNumber = int;
 using DeviceAddress = unsigned long long;
@@ -37,6 +41,21 @@ constexpr int descriptorHandle = 1;
 constexpr int minimumGranularity = 0;
 constexpr int onDevice = 1;
 constexpr int readWrite = 3;
+
+#ifdef MSCCLPP_HAS_CUDA
+static_assert(sizeof(ObjectProperties) == sizeof(CUmulticastObjectProp) &&
+              offsetof(ObjectProperties, size) == offsetof(CUmulticastObjectProp, size) &&
+              offsetof(ObjectProperties, handleTypes) == offsetof(CUmulticastObjectProp, handleTypes) &&
+              offsetof(ObjectProperties, flags) == offsetof(CUmulticastObjectProp, flags));
+static_assert(sizeof(Location) == sizeof(CUmemLocation) && sizeof(Access) == sizeof(CUmemAccessDesc) &&
+              offsetof(Access, flags) == offsetof(CUmemAccessDesc, flags));
+static_assert(sizeof(DeviceNumber) == sizeof(CUdevice) && sizeof(DeviceAddress) == sizeof(CUdeviceptr) &&
+              sizeof(MemoryHandle) == sizeof(CUmemGenericAllocationHandle) && sizeof(Result) == sizeof(CUresult));
+static_assert(success == CUDA_SUCCESS && multicastSupportedAttribute == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED &&
+              descriptorHandle == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+              minimumGranularity == CU_MULTICAST_GRANULARITY_MINIMUM && onDevice == CU_MEM_LOCATION_TYPE_DEVICE &&
+              readWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+#endif
 
 // The one table of what is used of the driver.
 struct Driver {
