@@ -17,9 +17,10 @@ bool isStandardLibrary(SourceFrame const& frame) {
          (frame.file.empty() && frame.function.starts_with("std::"));
 }
 
-// This folder, as the compiler names it in debug information too; any project may have one that ends in src/sim.
+// src/sim, as the compiler names it in debug information too; any project may have a folder that ends so.
 std::string const& machineFolder() {
-  static std::string const folder = std::filesystem::path(plainPath(__FILE__)).parent_path().string() + "/";
+  static std::string const folder =
+      std::filesystem::path(plainPath(__FILE__)).parent_path().parent_path().string() + "/";
   return folder;
 }
 
