@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "machine.hpp"
-#include "mscclpp/algorithms/tuning.hpp"
+#include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/host/error.hpp"
 #include "plan.hpp"
 
@@ -113,7 +113,7 @@ class CudaMachine final : public Machine {
   DeviceKind kind() const override { return DeviceKind::cuda; }
   void prepare(int) override {}
   int defaultRanks() const override { return Device::count(DeviceKind::cuda); }
-  std::uint32_t maxBlocks(Device) const override { return maxAllReduceBlocks; }
+  std::uint32_t maxBlocks(Device) const override { return largestGrid; }
   void use(Device device) override { check(cudaSetDevice(device.ordinal), "select a device"); }
   std::unique_ptr<Timer> makeTimer(Stream const& stream) const override {
     return std::make_unique<GraphTimer>(static_cast<cudaStream_t>(stream.native()));

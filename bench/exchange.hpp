@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "mscclpp/collectives/traits.hpp"
+#include "mscclpp/algorithms/core/traits.hpp"
 
 namespace mscclpp::bench {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "mscclpp/collectives/traits.hpp"
+#include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/stream.hpp"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mscclpp/collectives/traits.hpp"
+#include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/runtime.hpp"
 #include "usage.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "exchange.hpp"
-#include "mscclpp/algorithms/tuning.hpp"
+#include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "options.hpp"
 
@@ -22,7 +22,7 @@ struct WorldFacts {
   int ranks = 1;
   std::string device{};    // product name of rank 0's
   bool wholeLines = true;  // all links deliver 128-byte lines whole
-  std::uint32_t maxBlocks = maxAllReduceBlocks;
+  std::uint32_t maxBlocks = largestGrid;
   std::string noMulticast{};  // why nothing can go through a switch between the devices; empty where it can
 };
 

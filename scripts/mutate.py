@@ -49,7 +49,7 @@ FILES = ("dsl/core/demand.hpp", "dsl/detail/verify/knowledge.hpp", "dsl/detail/v
          "dsl/detail/verify/verifier_moves.hpp")
 # No synchronization and no bounds of memory: the choice by size, where every answer is correct, and arithmetic, whose
 # tests go through every code of every format.
-LEFT_OUT = {"algorithms/tuning.hpp", "device/number.hpp", "base/number_codec.hpp"}
+LEFT_OUT = {"algorithms/core/facts.hpp", "algorithms/core/traits.hpp", "device/number.hpp", "base/number_codec.hpp"}
 
 # Targets, the small ones first. Each is run only for the headers it includes, and first where FIRST says so: by the first
 # line whose text is part of "<path> <class>".
@@ -405,7 +405,7 @@ def markdown(outcomes, listed):
     parts = [
         "# Mutation test\n",
         "Written by `scripts/mutate.py --write`. Each mutant is one change to one place of `include/mscclpp/device` or "
-        "`include/mscclpp/algorithms` (without `arch`, and without the choice by size in `tuning.hpp`, where every "
+        "`include/mscclpp/algorithms` (without `arch`, and without what the cost model reads in `facts.hpp` and `movement()`, where every "
         "answer is correct), or of the verifier of programs in `include/mscclpp/dsl`. It is killed when a kill program of `test/mutation`, or a test that it names, fails: the "
         "checker reports a finding, a result is wrong, the time limit passes, or a `static_assert` refuses it.\n",
         f"**{killed} of {counted} mutants killed: {percent:.1f} %.** Not counted: {refused} that the language itself "

@@ -16,8 +16,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/algorithms/collective/allreduce.hpp"
-#include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/team.hpp"
@@ -100,11 +100,11 @@ Measured switches(double effort) {
 
 // 4 ranks, 4 KiB, one-shot LL16, launched as the library would.
 Measured allReduce(double effort) {
-  constexpr auto algorithm = AllReduceAlgorithm::oneShotLL16;
-  using Collective = AllReduceOf<algorithm, Sum, 4>;
+  constexpr FixedName algorithm = "oneshot_ll16";
+  using Collective = NamedAllReduce<algorithm, Sum, 4>;
   constexpr unsigned ranks = 4;
   constexpr unsigned count = 4096 / sizeof(float);
-  constexpr auto shape = shapeAllReduce(algorithm, ranks, count * sizeof(float));
+  constexpr auto shape = shapeOf<Collective>(ranks, count * sizeof(float), largestGrid);
   auto const result =
       exploreQuietly(ranks,
                      [&](sim::RankContext& rank) {

@@ -25,28 +25,16 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 HEADERS = """#include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/algorithms/collective/send_recv.hpp"
-#include "mscclpp/algorithms/tuning.hpp"
 using namespace mscclpp;
 """
 
-# Collective, list of compositions, the type it makes of one, element.
-FAMILIES = (
-    ("allreduce", "AllReduceCompositions", "AllReduce<C::Schedule, C::Transport, Sum>", "bf16"),
-    ("allreduce", "AllReduceDirectCompositions", "AllReduce<C::Schedule, C::Transport, Sum>", "bf16"),
-    ("reducescatter", "ReduceCompositions", "ReduceScatter<C::Schedule, C::Transport, Sum>", "bf16"),
-    ("reduce", "ReduceCompositions", "Reduce<C::Schedule, C::Transport, Sum>", "bf16"),
-    ("reduce", "ReduceOnlyCompositions", "Reduce<C::Schedule, C::Transport, Sum>", "bf16"),
-    ("allgather", "MoveCompositions", "AllGather<C::Schedule, C::Transport>", "std::uint8_t"),
-    ("alltoall", "MoveCompositions", "AllToAll<C::Schedule, C::Transport>", "std::uint8_t"),
-    ("broadcast", "MoveCompositions", "Broadcast<C::Schedule, C::Transport>", "std::uint8_t"),
-    ("broadcast", "BroadcastOnlyCompositions", "Broadcast<C::Schedule, C::Transport>", "std::uint8_t"),
-    ("gather", "MoveCompositions", "Gather<C::Schedule, C::Transport>", "std::uint8_t"),
-    ("scatter", "MoveCompositions", "Scatter<C::Schedule, C::Transport>", "std::uint8_t"),
-)
+# Element of each collective that is measured.
+ELEMENTS = {"allReduce": "bf16", "reduceScatter": "bf16", "reduce": "bf16", "allGather": "std::uint8_t",
+            "allToAll": "std::uint8_t", "broadcast": "std::uint8_t", "gather": "std::uint8_t", "scatter": "std::uint8_t"}
 
 KERNEL = """
-using C = %s::At<%d>;
-using Composed = %s;
+using C = CompositionOf<Collective::%s, "%s">;
+using Composed = CollectiveOf<Collective::%s, C::Schedule, C::Transport>;
 using T = %s;
 __global__ void __launch_bounds__(512) measured(T const* in, T* out, std::size_t count, int root, __grid_constant__ const DeviceTeam team,
                          __grid_constant__ const layout::WindowHandle inWindow,
@@ -57,7 +45,7 @@ __global__ void __launch_bounds__(512) measured(T const* in, T* out, std::size_t
     CollectiveKernel<Composed, T>{}(in, out, count, root, team);
   }
 }
-static_assert(impl::sharedBytesOf<C::Transport> == %s);
+static_assert(sharedBytesOf<C::Transport>() == %s);
 """
 
 MESSAGES = """
@@ -90,18 +78,18 @@ def run(command):
 
 
 def catalogue(cxx, folders, work):
-    """{list: [(name, dynamic shared bytes)]}, as the headers have them."""
-    lists = sorted({family[1] for family in FAMILIES})
+    """{collective: [(name, dynamic shared bytes)]}, as the headers have them; without what needs a switch."""
     text = "#include <cstdio>\n" + HEADERS + "int main() {\n"
-    for one in lists:
-        text += (f'  {one}::forEach([]<class C>() {{ std::printf("{one} %.*s %zu\\n", int(C::name.size()), '
-                 "C::name.data(), impl::sharedBytesOf<typename C::Transport>); });\n")
+    for one in ELEMENTS:
+        text += (f'  Catalogue::forEachOf<Collective::{one}>([]<class C>() {{ if (!throughSwitch<typename C::Transport>) '
+                 f'std::printf("{one} %.*s %zu\\n", int(C::name.size()), C::name.data(), '
+                 "sharedBytesOf<typename C::Transport>()); });\n")
     text += "}\n"
     source, program = os.path.join(work, "names.cpp"), os.path.join(work, "names")
     with open(source, "w", encoding="utf-8") as file:
         file.write(text)
     run([cxx, "-std=c++20", *folders, source, "-o", program])
-    found = {one: [] for one in lists}
+    found = {one: [] for one in ELEMENTS}
     for line in run([program])[0].splitlines():
         one, name, shared = line.split()
         found[one].append((name, int(shared)))
@@ -110,9 +98,10 @@ def catalogue(cxx, folders, work):
 
 def units(known):
     """(collective, algorithm, dynamic shared bytes, source) of everything that is measured."""
-    for collective, compositions, composed, element in FAMILIES:
-        for index, (name, shared) in enumerate(known[compositions]):
-            yield collective, name, shared, HEADERS + KERNEL % (compositions, index, composed, element, shared)
+    for collective, element in ELEMENTS.items():
+        for name, shared in known[collective]:
+            yield (collective.lower(), name, shared,
+                   HEADERS + KERNEL % (collective, name, collective, element, shared))
     for name, packets in (("ll16", "LL16"), ("ll128", "LL128")):
         yield "sendrecv", name, 0, HEADERS + MESSAGES % packets
 

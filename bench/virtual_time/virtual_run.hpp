@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/collectives/traits.hpp"
+#include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/sim/timing.hpp"
 

@@ -26,37 +26,37 @@ TEST_CASE_TEMPLATE_DEFINE("every algorithm reduces ragged counts", A, everyAlgor
   checkAlgorithm<algorithm, BFloat16>({.counts = {1, 999}, .offset = 1, .seed = 4});
   checkAlgorithm<algorithm, BFloat16>({.counts = {3000, 50, 3000}, .blocks = 2, .threads = 32, .regionBytes = 4096});
 }
-template <AllReduceAlgorithm A>
-using Algorithm = std::integral_constant<AllReduceAlgorithm, A>;
-TEST_CASE_TEMPLATE_INVOKE(everyAlgorithm, Algorithm<AllReduceAlgorithm::oneShotLL8>,
-                          Algorithm<AllReduceAlgorithm::oneShotLL16>, Algorithm<AllReduceAlgorithm::oneShotLL128>,
-                          Algorithm<AllReduceAlgorithm::oneShotMemory>, Algorithm<AllReduceAlgorithm::twoShotLL8>,
-                          Algorithm<AllReduceAlgorithm::twoShotLL16>, Algorithm<AllReduceAlgorithm::twoShotLL128>,
-                          Algorithm<AllReduceAlgorithm::twoShotMemory>,
-                          Algorithm<AllReduceAlgorithm::twoShotMemoryWide>);
+template <FixedName A>
+struct Algorithm {
+  static constexpr auto value = A;
+};
+TEST_CASE_TEMPLATE_INVOKE(everyAlgorithm, Algorithm<"oneshot_ll8">, Algorithm<"oneshot_ll16">,
+                          Algorithm<"oneshot_ll128">, Algorithm<"oneshot_memory">, Algorithm<"twoshot_ll8">,
+                          Algorithm<"twoshot_ll16">, Algorithm<"twoshot_ll128">, Algorithm<"twoshot_memory">,
+                          Algorithm<"twoshot_memory_wide">);
 
 TEST_CASE("one rank to many ranks") {
   for (int ranks : {1, 2, 3, 5, 8}) {
     CAPTURE(ranks);
-    checkAlgorithm<AllReduceAlgorithm::oneShotLL8, float>({.ranks = ranks, .counts = {257}});
-    checkAlgorithm<AllReduceAlgorithm::twoShotLL16, float>({.ranks = ranks, .counts = {257}});
-    checkAlgorithm<AllReduceAlgorithm::twoShotLL128, float>({.ranks = ranks, .counts = {257}});
-    checkAlgorithm<AllReduceAlgorithm::twoShotMemory, float>({.ranks = ranks, .counts = {257}});
+    checkAlgorithm<"oneshot_ll8", float>({.ranks = ranks, .counts = {257}});
+    checkAlgorithm<"twoshot_ll16", float>({.ranks = ranks, .counts = {257}});
+    checkAlgorithm<"twoshot_ll128", float>({.ranks = ranks, .counts = {257}});
+    checkAlgorithm<"twoshot_memory", float>({.ranks = ranks, .counts = {257}});
   }
-  checkAlgorithm<AllReduceAlgorithm::twoShotLL128, float, Sum, 8>({.ranks = 8, .counts = {5000}});
+  checkAlgorithm<"twoshot_ll128", float, Sum, 8>({.ranks = 8, .counts = {5000}});
 }
 
 #if !defined(__CUDACC__)
 TEST_CASE("72 ranks") {
-  checkAlgorithm<AllReduceAlgorithm::oneShotLL16, float>({.ranks = 72, .counts = {100}, .blocks = 1, .threads = 32});
-  checkAlgorithm<AllReduceAlgorithm::twoShotLL128, float>({.ranks = 72, .counts = {9999}, .blocks = 1});
+  checkAlgorithm<"oneshot_ll16", float>({.ranks = 72, .counts = {100}, .blocks = 1, .threads = 32});
+  checkAlgorithm<"twoshot_ll128", float>({.ranks = 72, .counts = {9999}, .blocks = 1});
 }
 
 TEST_CASE("any schedule gives the same result") {
   for (std::uint64_t seed = 1; seed <= 25; ++seed) {
     CAPTURE(seed);
-    checkAlgorithm<AllReduceAlgorithm::oneShotLL128, float>({.counts = {130, 5, 260}, .threads = 32, .seed = seed});
-    checkAlgorithm<AllReduceAlgorithm::twoShotMemory, float>({.counts = {130, 5, 260}, .threads = 32, .seed = seed});
+    checkAlgorithm<"oneshot_ll128", float>({.counts = {130, 5, 260}, .threads = 32, .seed = seed});
+    checkAlgorithm<"twoshot_memory", float>({.counts = {130, 5, 260}, .threads = 32, .seed = seed});
   }
 }
 #endif

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/algorithms/tuning.hpp"
+#include "mscclpp/algorithms/catalogue.hpp"
 #include "support/collective.hpp"
 
 using namespace mscclpp_test;
@@ -63,11 +63,11 @@ class Comparison {
 template <class T>
 void compareAll(Rank& rank) {
   Comparison<T> const comparison(rank);
-  AllReduceCompositions::forEach([&]<class C>() {
-    comparison.template with<AllReduce<typename C::Schedule, typename C::Transport, Sum>>(C::name);
+  Catalogue::forEachOf<Collective::allReduce>([&]<class C>() {
+    if constexpr (isRankOrder<typename C::Schedule>() && !throughSwitch<typename C::Transport>) {
+      comparison.template with<AllReduce<typename C::Schedule, typename C::Transport, Sum>>(C::name);
+    }
   });
-  comparison.template with<AllReduce<Pull, PeerMemory<2>, Sum>>("pull");
-  comparison.template with<AllReduce<TwoShotPush, MemoryTransport<4>, Sum>>("twoshot_push");
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "mscclpp/algorithms/tuning.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::bench;

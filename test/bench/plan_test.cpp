@@ -75,13 +75,13 @@ TEST_CASE("a size that is no multiple of the element is rounded down, and the na
 
 TEST_CASE("the automatic choice is the library's") {
   for (auto const& item : plan({"--max-bytes=64M"}, {.machine = DeviceKind::cuda, .ranks = 4})) {
-    auto const choice = chooseAllReduce(4, item.bytes(), 2, true);
-    // From 8 MiB on results go straight into the outputs, which the benchmark registers.
-    bool const direct = item.bytes() > std::uint64_t{8} << 20;
-    CHECK(item.algorithm() == (direct ? "twoshot_push_wide" : name(choice.algorithm)));
-    if (direct) continue;
-    CHECK(item.shape.blocks == choice.blocks);
-    CHECK(item.shape.threads == choice.threads);
+    SelectionRequest const request{.ranks = 4,
+                                   .bytes = item.bytes(),
+                                   .type = item.type,
+                                   .op = item.operation,
+                                   .symmetric = true,
+                                   .machine = DeviceKind::cuda};
+    CHECK(item.algorithm() == preferredAlgorithms(request).front());
   }
 }
 

@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/algorithms/collective/allreduce.hpp"
-#include "mscclpp/algorithms/tuning.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/device_handle.hpp"
 #include "mscclpp/host/memory_channel.hpp"

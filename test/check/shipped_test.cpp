@@ -16,24 +16,24 @@ using namespace check_test;
 
 TEST_CASE_TEMPLATE_DEFINE("all-reduce", A, everyAllReduce) {
   constexpr auto algorithm = A::value;
-  CAPTURE(name(algorithm));
+  CAPTURE(algorithm.view());
   for (int ranks : {2, 3, 5, 8}) {
     sweep(ranks, [](Rank& rank, std::uint64_t variant) {
-      allReduceCalls<AllReduceOf<algorithm, Sum>, BFloat16>(rank, callSequence(variant));
+      allReduceCalls<NamedAllReduce<algorithm, Sum>, BFloat16>(rank, callSequence(variant));
     });
   }
   sweep(4, [](Rank& rank, std::uint64_t variant) {
-    allReduceCalls<AllReduceOf<algorithm, Sum, 4>, float>(rank, callSequence(100 + variant));
+    allReduceCalls<NamedAllReduce<algorithm, Sum, 4>, float>(rank, callSequence(100 + variant));
   });
 }
-template <AllReduceAlgorithm A>
-using Algorithm = std::integral_constant<AllReduceAlgorithm, A>;
-TEST_CASE_TEMPLATE_INVOKE(everyAllReduce, Algorithm<AllReduceAlgorithm::oneShotLL8>,
-                          Algorithm<AllReduceAlgorithm::oneShotLL16>, Algorithm<AllReduceAlgorithm::oneShotLL128>,
-                          Algorithm<AllReduceAlgorithm::oneShotMemory>, Algorithm<AllReduceAlgorithm::twoShotLL8>,
-                          Algorithm<AllReduceAlgorithm::twoShotLL16>, Algorithm<AllReduceAlgorithm::twoShotLL128>,
-                          Algorithm<AllReduceAlgorithm::twoShotMemory>,
-                          Algorithm<AllReduceAlgorithm::twoShotMemoryWide>);
+template <FixedName A>
+struct Algorithm {
+  static constexpr auto value = A;
+};
+TEST_CASE_TEMPLATE_INVOKE(everyAllReduce, Algorithm<"oneshot_ll8">, Algorithm<"oneshot_ll16">,
+                          Algorithm<"oneshot_ll128">, Algorithm<"oneshot_memory">, Algorithm<"twoshot_ll8">,
+                          Algorithm<"twoshot_ll16">, Algorithm<"twoshot_ll128">, Algorithm<"twoshot_memory">,
+                          Algorithm<"twoshot_memory_wide">);
 
 TEST_CASE("collectives and barriers in one kernel") {
   for (int ranks : {2, 4}) sweep(ranks, chain);
@@ -57,18 +57,15 @@ TEST_CASE("signals between all pairs") {
 
 TEST_CASE_TEMPLATE_DEFINE("72 ranks, unchecked", A, ofARack) {
   constexpr auto algorithm = A::value;
-  CAPTURE(name(algorithm));
+  CAPTURE(algorithm.view());
   auto const result = exploreRanks({72, {}},
                                    [](Rank& rank) {
                                      CallSequence const sequence{{{61, 0, false, 1}, {7, 1, true, 1}}, 32, true, 2048};
-                                     allReduceCalls<AllReduceOf<algorithm, Sum>, BFloat16>(rank, sequence);
+                                     allReduceCalls<NamedAllReduce<algorithm, Sum>, BFloat16>(rank, sequence);
                                    },
                                    {.schedules = 1, .findRaces = false, .weakMemory = false, .findLostSignals = false});
   CHECK_MESSAGE(result.ok(), sim::toText(result));
 }
-TEST_CASE_TEMPLATE_INVOKE(ofARack, Algorithm<AllReduceAlgorithm::oneShotLL8>,
-                          Algorithm<AllReduceAlgorithm::oneShotLL16>, Algorithm<AllReduceAlgorithm::oneShotLL128>,
-                          Algorithm<AllReduceAlgorithm::oneShotMemory>, Algorithm<AllReduceAlgorithm::twoShotLL8>,
-                          Algorithm<AllReduceAlgorithm::twoShotLL16>, Algorithm<AllReduceAlgorithm::twoShotLL128>,
-                          Algorithm<AllReduceAlgorithm::twoShotMemory>,
-                          Algorithm<AllReduceAlgorithm::twoShotMemoryWide>);
+TEST_CASE_TEMPLATE_INVOKE(ofARack, Algorithm<"oneshot_ll8">, Algorithm<"oneshot_ll16">, Algorithm<"oneshot_ll128">,
+                          Algorithm<"oneshot_memory">, Algorithm<"twoshot_ll8">, Algorithm<"twoshot_ll16">,
+                          Algorithm<"twoshot_ll128">, Algorithm<"twoshot_memory">, Algorithm<"twoshot_memory_wide">);

@@ -3,6 +3,7 @@
 // Algorithm::execute on GPUs.
 #include "collectives/allreduce.hpp"
 #include "collectives/every_collective.hpp"
+#include "collectives/every_operation.hpp"
 
 using namespace mscclpp_test;
 
@@ -15,6 +16,9 @@ TEST_CASE("every algorithm gives the right bits on GPUs") {
   checkAllReduces<float, Sum>(DeviceKind::cuda, ranks, {1, 7, 1000, 100'000, 3'000'001});
   checkAllReduces<BFloat16, Sum>(DeviceKind::cuda, ranks, {1, 501, 2'000'000});
   checkEveryCollective(DeviceKind::cuda, ranks, {1, 333, 100'000, 1'000'003});
+  checkEveryCollective(DeviceKind::cuda, 1, {333, 100'000});
+  checkEveryOperation(DeviceKind::cuda, 1, {333});
+  checkEveryOperation(DeviceKind::cuda, ranks, {333});
 }
 
 TEST_CASE("with eight ranks as well") {

@@ -7,4 +7,5 @@ TEST_CASE("every collective by every algorithm, in place and apart, symmetric or
   checkEveryCollective(DeviceKind::sim, 3, {1, 333});
   checkEveryCollective(DeviceKind::sim, 4, {64});
   checkEveryCollective(DeviceKind::sim, 2, {7});
+  checkEveryCollective(DeviceKind::sim, 1, {5});
 }

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "mscclpp/algorithms/tuning.hpp"
+#include "mscclpp/algorithms/catalogue.hpp"
 
 using namespace mscclpp;
 
@@ -43,10 +43,11 @@ TEST_CASE("every type has the sum, by every algorithm that can carry it") {
       CAPTURE(nameOf(type));
       std::set<std::string> const names(found.begin(), found.end());
       CHECK(names.size() == found.size());
-      for (auto name : allReduceNames) {
-        bool const tooNarrow = bytesOf(type) > 4 && name.ends_with("_ll8");
-        CHECK_MESSAGE(names.contains(std::string(name)) == !tooNarrow, name);
-      }
+      Catalogue::forEachOf<Collective::allReduce>([&]<class C>() {
+        if (throughSwitch<typename C::Transport>) return;
+        bool const tooNarrow = bytesOf(type) > C::Transport::granule;
+        CHECK_MESSAGE(names.contains(std::string(C::name)) == !tooNarrow, C::name);
+      });
       for (auto const& name : names) {
         auto const* const kernel = table.find({machine, Collective::allReduce, name, type, ReduceOp::sum, 5});
         REQUIRE(kernel != nullptr);
@@ -64,6 +65,30 @@ TEST_CASE("every type has the sum, by every algorithm that can carry it") {
     }
   }
   CHECK((table.has(DeviceKind::sim) || table.has(DeviceKind::cuda)));
+}
+
+TEST_CASE("every type has every operation, from small to large") {
+  auto const& table = KernelTable::instance();
+  for (auto machine : {DeviceKind::sim, DeviceKind::cuda}) {
+    if (!table.has(machine)) continue;
+    for (auto collective : {Collective::allReduce, Collective::reduceScatter, Collective::reduce}) {
+      for (auto type : dataTypes) {
+        for (auto op : reduceOps) {
+          CAPTURE(nameOf(collective));
+          CAPTURE(nameOf(type));
+          CAPTURE(nameOf(op));
+          bool packets = false, staged = false;
+          for (auto const& name : table.algorithms(machine, collective, type, op)) {
+            auto const& kernel = *table.find({machine, collective, name, type, op, 3});
+            if (kernel.needsWholeLines || kernel.multicast || kernel.inputWindow || kernel.outputWindow) continue;
+            (kernel.packets ? packets : staged) = true;
+          }
+          CHECK(packets);
+          CHECK(staged);
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("a kernel for the very number of ranks is preferred, and a program adds its own") {

@@ -104,9 +104,8 @@ TEST_CASE("windows of a buffer") {
 }
 
 TEST_CASE_TEMPLATE("operations over ranks", Op, Sum, Prod, Min, Max, Avg) {
-  checkAlgorithm<AllReduceAlgorithm::oneShotLL16, float, Op>({.ranks = 3, .counts = {70}, .blocks = 1, .threads = 32});
-  checkAlgorithm<AllReduceAlgorithm::oneShotLL16, std::int8_t, Op>(
-      {.ranks = 3, .counts = {70}, .blocks = 1, .threads = 32});
+  checkAlgorithm<"oneshot_ll16", float, Op>({.ranks = 3, .counts = {70}, .blocks = 1, .threads = 32});
+  checkAlgorithm<"oneshot_ll16", std::int8_t, Op>({.ranks = 3, .counts = {70}, .blocks = 1, .threads = 32});
 }
 
 namespace {
@@ -121,8 +120,7 @@ struct Digits {
 }  // namespace
 
 TEST_CASE("contributions are combined in the order of the ranks") {
-  checkAlgorithm<AllReduceAlgorithm::oneShotLL16, std::uint32_t, Digits>(
-      {.ranks = 3, .counts = {70}, .blocks = 1, .threads = 32});
+  checkAlgorithm<"oneshot_ll16", std::uint32_t, Digits>({.ranks = 3, .counts = {70}, .blocks = 1, .threads = 32});
 }
 
 namespace {

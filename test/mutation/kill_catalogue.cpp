@@ -15,14 +15,16 @@ using namespace mscclpp_test;
 
 namespace {
 
-using List = CompositionList<Composition<"first", Push, PeerMemory<1>>, Composition<"second", Pull, PeerMemory<2>>>;
-static_assert(List::indexOf("first") == 0u);
-static_assert(List::indexOf("second") == 1u);
-static_assert(List::indexOf("third") == std::nullopt);
+using List = CompositionList<Composition<"first", Push, PeerMemory<1>, For<Collective::gather>>,
+                             Composition<"second", Pull, PeerMemory<2>, For<Collective::reduce, Collective::allReduce>>>;
+static_assert(List::indexOf(Collective::gather, "first") == 0u);
+static_assert(List::indexOf(Collective::allReduce, "second") == 1u);
+static_assert(List::indexOf(Collective::gather, "second") == std::nullopt);
+static_assert(List::indexOf(Collective::reduce, "third") == std::nullopt);
 
 // 16 bytes a thread; blocks of 256, of 512 where 132 of those are too few.
 consteval bool isShape(std::uint64_t threadsNeeded, unsigned blocks, unsigned threads, std::uint32_t most = 1000) {
-  auto const shape = shapeFor<PeerMemory<1>>(16 * threadsNeeded, most);
+  auto const shape = shapeFor<Pull, PeerMemory<1>>(16 * threadsNeeded, most);
   return shape.blocks == blocks && shape.threads == threads;
 }
 static_assert(isShape(0, 1, 32));
@@ -36,14 +38,14 @@ static_assert(isShape(256 * 132 + 1, 67, 512));
 static_assert(isShape(512 * 132 + 1, 132, 512));
 static_assert(isShape(std::uint64_t{1} << 40, 132, 512));
 static_assert(isShape(256 * 8 + 1, 5, 512, 8));
-static_assert(shapeFor<PeerMemory<1>>(16 * 32 + 1, 8).threads == 64);
-static_assert(shapeFor<PacketTransport<LL128>>(15 * 32, 8).threads == 32);
-static_assert(shapeFor<PacketTransport<LL16>>(8 * 33, 8).threads == 64);
+static_assert(shapeFor<Pull, PeerMemory<1>>(16 * 32 + 1, 8).threads == 64);
+static_assert(shapeFor<OneShot, PacketTransport<LL128>>(15 * 32, 8).threads == 32);
+static_assert(shapeFor<OneShot, PacketTransport<LL16>>(8 * 33, 8).threads == 64);
 
-static_assert(pipelineShapeFor<WarpRoles, SwitchStage<1>>(1, 8).threads == WarpRoles::leastThreads);
-static_assert(pipelineShapeFor<WarpRoles, SwitchStage<1>>(16 * 512 * 8, 8).threads == 512);
-static_assert(pipelineShapeFor<BlockRoles, SwitchStage<1>>(std::uint64_t{1} << 30, 9).blocks == 9);
-static_assert(pipelineShapeFor<BlockRoles, SwitchStage<1>>(std::uint64_t{1} << 30, 2).blocks == 3);
+static_assert(shapeFor<SwitchPipeline<WarpRoles>, SwitchStage<1>>(1, 8).threads == WarpRoles::leastThreads);
+static_assert(shapeFor<SwitchPipeline<WarpRoles>, SwitchStage<1>>(16 * 512 * 8, 8).threads == 512);
+static_assert(shapeFor<SwitchPipeline<BlockRoles>, SwitchStage<1>>(std::uint64_t{1} << 30, 9).blocks == 9);
+static_assert(shapeFor<SwitchPipeline<BlockRoles>, SwitchStage<1>>(std::uint64_t{1} << 30, 2).blocks == 3);
 
 using Direct = PeerMemory<1>;
 using Staged = MemoryTransport<1>;
@@ -58,11 +60,11 @@ static_assert(needsOutWindow<Reduce<Pull, Direct, Sum>> && !needsOutWindow<Reduc
 static_assert(needsOutWindow<Reduce<TwoShotPush, Staged, Sum>> && !needsInWindow<Reduce<TwoShotPush, Staged, Sum>>);
 static_assert(needsOutWindow<Broadcast<Chain, PeerPieces<>>> && !needsInWindow<Broadcast<Chain, PeerPieces<>>>);
 static_assert(!needsOutWindow<Reduce<Chain, StagePieces<>, Sum>> && !needsInWindow<Reduce<Chain, StagePieces<>, Sum>>);
-static_assert(shapeFor<PeerPieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
-static_assert(shapeFor<StagePieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
-static_assert(combinesInRankOrder<OneShot> && combinesInRankOrder<TwoShotPush> && combinesInRankOrder<Pull>);
-static_assert(!combinesInRankOrder<Chain> && !combinesInRankOrder<Ring> && !combinesInRankOrder<Switch>);
-static_assert(!combinesInRankOrder<SwitchPipeline<WarpRoles>>);
+static_assert(shapeFor<Chain, PeerPieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
+static_assert(shapeFor<Chain, StagePieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
+static_assert(isRankOrder<OneShot>() && isRankOrder<TwoShotPush>() && isRankOrder<Pull>());
+static_assert(!isRankOrder<Chain>() && !isRankOrder<Ring>() && !isRankOrder<Switch>());
+static_assert(!isRankOrder<SwitchPipeline<WarpRoles>>());
 static_assert(needsInWindow<Broadcast<Push, Direct>> && !needsInWindow<Broadcast<OneExchange, Staged>>);
 static_assert(needsOutWindow<Broadcast<Push, Direct>> && !needsOutWindow<Broadcast<OneExchange, Staged>>);
 static_assert(needsOutWindow<AllGather<Push, Direct>> && !needsOutWindow<AllGather<OneExchange, Staged>>);

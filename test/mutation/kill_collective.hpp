@@ -9,16 +9,16 @@
 
 namespace mscclpp_test {
 
-template <AllReduceAlgorithm A, class T, int Ranks = 0>
+template <FixedName A, class T, int Ranks = 0>
 void explored(AllReduceCase const& test, int schedules = 5) {
   CAPTURE(name(A));
   everySchedule(
-      test.ranks, [&](Rank& rank) { checkRank<AllReduceOf<A, Sum, Ranks>, T, Sum>(rank, test); }, schedules);
+      test.ranks, [&](Rank& rank) { checkRank<NamedAllReduce<A, Sum, Ranks>, T, Sum>(rank, test); }, schedules);
 }
 
 // Launches that overlap: none is awaited before the next. Blocks have data, have none, and have some again; a call
 // takes a second round for a few threads only; one has nothing to do.
-template <AllReduceAlgorithm A>
+template <FixedName A>
 void exploreOverlap() {
   check_test::CallSequence const sequence{{{120, 0, false, 2},
                                            {9, 0, false, 2},
@@ -30,12 +30,12 @@ void exploreOverlap() {
                                           32,
                                           true,
                                           1024};
-  everySchedule(3, [&](Rank& rank) { check_test::allReduceCalls<AllReduceOf<A, Sum>, float>(rank, sequence); });
+  everySchedule(3, [&](Rank& rank) { check_test::allReduceCalls<NamedAllReduce<A, Sum>, float>(rank, sequence); });
 }
 
 // Several calls of a few elements, in one round and in several; a block that ends in the middle of a warp; a fixed
 // number of ranks; misaligned and in place.
-template <AllReduceAlgorithm A>
+template <FixedName A>
 void exploreAlgorithm() {
   explored<A, float>({.ranks = 3, .counts = {250, 1, 250, 700}, .blocks = 2, .threads = 64, .regionBytes = 2048});
   explored<A, float, 3>({.ranks = 3, .counts = {90, 400}, .blocks = 2, .threads = 40, .overlap = true});
@@ -58,12 +58,12 @@ struct CountsKernel {
   }
 };
 
-template <AllReduceAlgorithm A>
+template <FixedName A>
 void exploreCounts() {
   constexpr std::size_t count = 128 + 9 + 128;
   constexpr int ranks = 2;
   everySchedule(ranks, [](Rank& rank) {
-    using Collective = AllReduceOf<A, Sum>;
+    using Collective = NamedAllReduce<A, Sum>;
     Team team(rank.communicator, Collective::requirement(ranks, 2, 32));
     std::vector<std::vector<float>> inputs;
     for (int r = 0; r < ranks; ++r) inputs.push_back(randomInput<float>(5, r, count));
@@ -78,14 +78,14 @@ void exploreCounts() {
 }
 
 // A call without elements ends before the peers have made it, and the calls around it are as if it were not there.
-template <AllReduceAlgorithm A>
+template <FixedName A>
 void exploreEmpty() {
   constexpr int ranks = 2;
   constexpr std::size_t count = 10;
   everySchedule(
       ranks,
       [](Rank& rank) {
-        using Collective = AllReduceOf<A, Sum>;
+        using Collective = NamedAllReduce<A, Sum>;
         Team team(rank.communicator, Collective::requirement(ranks, 2, 32));
         std::vector<std::vector<float>> inputs;
         for (int r = 0; r < ranks; ++r) inputs.push_back(randomInput<float>(9, r, count));

@@ -5,11 +5,10 @@
 #include "mscclpp/device/barrier.hpp"
 
 using namespace mscclpp_test;
-using enum AllReduceAlgorithm;
 
-TEST_CASE("one-shot by memory") { exploreAlgorithm<oneShotMemory>(); }
-TEST_CASE("two-shot by memory") { exploreAlgorithm<twoShotMemory>(); }
-TEST_CASE("launches that overlap") { exploreOverlap<twoShotMemory>(); }
+TEST_CASE("one-shot by memory") { exploreAlgorithm<"oneshot_memory">(); }
+TEST_CASE("two-shot by memory") { exploreAlgorithm<"twoshot_memory">(); }
+TEST_CASE("launches that overlap") { exploreOverlap<"twoshot_memory">(); }
 
 namespace {
 

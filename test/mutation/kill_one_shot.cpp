@@ -5,21 +5,20 @@
 #include "support/epilogue.hpp"
 
 using namespace mscclpp_test;
-using enum AllReduceAlgorithm;
 
 TEST_CASE("one-shot by packets") {
-  exploreAlgorithm<oneShotLL16>();
-  exploreAlgorithm<oneShotLL128>();
-  explored<oneShotLL8, float>({.ranks = 3, .counts = {250, 1, 250}, .blocks = 2, .threads = 64, .regionBytes = 512});
+  exploreAlgorithm<"oneshot_ll16">();
+  exploreAlgorithm<"oneshot_ll128">();
+  explored<"oneshot_ll8", float>({.ranks = 3, .counts = {250, 1, 250}, .blocks = 2, .threads = 64, .regionBytes = 512});
 }
 
-TEST_CASE("launches that overlap") { exploreOverlap<oneShotLL16>(); }
+TEST_CASE("launches that overlap") { exploreOverlap<"oneshot_ll16">(); }
 
-TEST_CASE("one kernel, different counts") { exploreCounts<oneShotLL16>(); }
+TEST_CASE("one kernel, different counts") { exploreCounts<"oneshot_ll16">(); }
 
 TEST_CASE("no elements") {
-  exploreEmpty<oneShotLL16>();
-  exploreEmpty<oneShotMemory>();
+  exploreEmpty<"oneshot_ll16">();
+  exploreEmpty<"oneshot_memory">();
 }
 
 // Lines move in whole warps: the threads of an incomplete last one must not come between, whatever they could carry.

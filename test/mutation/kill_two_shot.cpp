@@ -5,20 +5,19 @@
 #include "support/epilogue.hpp"
 
 using namespace mscclpp_test;
-using enum AllReduceAlgorithm;
 
 TEST_CASE("two-shot by packets") {
-  exploreAlgorithm<twoShotLL16>();
-  exploreAlgorithm<twoShotLL128>();
+  exploreAlgorithm<"twoshot_ll16">();
+  exploreAlgorithm<"twoshot_ll128">();
 }
 
-TEST_CASE("launches that overlap") { exploreOverlap<twoShotLL16>(); }
+TEST_CASE("launches that overlap") { exploreOverlap<"twoshot_ll16">(); }
 
-TEST_CASE("one kernel, different counts") { exploreCounts<twoShotLL16>(); }
+TEST_CASE("one kernel, different counts") { exploreCounts<"twoshot_ll16">(); }
 
 TEST_CASE("no elements") {
-  exploreEmpty<twoShotLL16>();
-  exploreEmpty<twoShotMemory>();
+  exploreEmpty<"twoshot_ll16">();
+  exploreEmpty<"twoshot_memory">();
 }
 
 TEST_CASE("no epilogue is asked for an index past the end") {

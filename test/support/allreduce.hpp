@@ -6,8 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/algorithms/collective/allreduce.hpp"
-#include "mscclpp/algorithms/tuning.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"
 
@@ -81,10 +81,10 @@ void check(AllReduceCase const& test) {
   forEachRank(test.ranks, [&](Rank& rank) { checkRank<Collective, T, Op, A>(rank, test); }, {.seed = test.seed});
 }
 
-template <AllReduceAlgorithm A, class T, class Op = Sum, int Ranks = 0>
+template <FixedName A, class T, class Op = Sum, int Ranks = 0>
 void checkAlgorithm(AllReduceCase const& test) {
-  CAPTURE(name(A));
-  check<AllReduceOf<A, Op, Ranks>, T, Op>(test);
+  CAPTURE(A.view());
+  check<NamedAllReduce<A, Op, Ranks>, T, Op>(test);
 }
 
 }  // namespace MSCCLPP_BACKEND

@@ -32,54 +32,13 @@ struct Prepare {
 };
 
 // Calls a collective with such an input in place of that of the operands.
-template <class In, class T>
-struct Call {
-  WithPrologue<In const, Prepare> in;
-  impl::DirectOperands<T> with;
-
-  template <class Collective>
-  MSCCLPP_DEVICE auto target() const {
-    auto const elements = Meaning<Collective>::wholeOut ? with.count * with.ranks : with.count;
-    if constexpr (needsOutWindow<Collective>) {
-      return with.symmetricOut(elements);
-    } else {
-      return View<T>{with.out, elements};
-    }
-  }
-
-  template <class Collective>
-  MSCCLPP_DEVICE void operator()(Collective const& collective) const {
-    collective(thisGrid(), in, target<Collective>());
-  }
-  template <class S, class Tr, int R>
-  MSCCLPP_DEVICE void operator()(Broadcast<S, Tr, R> const& collective) const {
-    collective(thisGrid(), in, target<Broadcast<S, Tr, R>>(), with.root);
-  }
-  template <class S, class Tr, int R>
-  MSCCLPP_DEVICE void operator()(Scatter<S, Tr, R> const& collective) const {
-    collective(thisGrid(), in, target<Scatter<S, Tr, R>>(), with.root);
-  }
-  template <class S, class Tr, int R>
-  MSCCLPP_DEVICE void operator()(Gather<S, Tr, R> const& collective) const {
-    collective(thisGrid(), in, with.out, with.root);
-  }
-  template <class S, class Tr, class Op, int R, class A>
-  MSCCLPP_DEVICE void operator()(Reduce<S, Tr, Op, R, A> const& collective) const {
-    if constexpr (needsOutWindow<Reduce<S, Tr, Op, R, A>>) {
-      collective(thisGrid(), in, with.symmetricOut(with.count), with.root);
-    } else {
-      collective(thisGrid(), in, with.out, with.root);
-    }
-  }
-};
-
 template <class Collective, class In, class T>
 struct PreparedKernel {
   MSCCLPP_DEVICE void operator()(In const* in, std::size_t inCount, std::uint32_t* pastEnd, T* out, std::size_t count,
                                  int root, DeviceTeam const& team, layout::WindowHandle const& outWindow) const {
-    Call<In, T> const call{{View{in, inCount}, Prepare{team.rank, inCount, pastEnd}},
-                           {{nullptr, out, count, root, static_cast<std::size_t>(team.size)}, outWindow, outWindow}};
-    call(Collective{team});
+    impl::Operands<Collective, T> const with{nullptr, out, count, static_cast<std::size_t>(team.size)};
+    WithPrologue<In const, Prepare> const prepared{View{in, inCount}, Prepare{team.rank, inCount, pastEnd}};
+    impl::callOnGrid<Collective>(team, prepared, with.output(outWindow), root);
   }
 };
 

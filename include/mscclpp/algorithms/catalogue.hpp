@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The compositions of every collective that are compiled into programs which choose among them at run time, with names,
-// and the launch that suits each. A kernel of your own may use any other.
+// and the launch that suits each. A kernel of your own may use any other. Kernel table, choice, cost model, benchmark
+// and tests read this list; what they need to know of a composition its schedule and transport state
+// (core/facts.hpp).
 //
-//   ll8 ll16 ll128        one exchange of packets
-//   memory memory_wide    one exchange through the stage, with more or fewer payloads a thread
+//   oneshot_* twoshot_*   all-reduce in one or two exchanges
+//   *ll8 *ll16 *ll128     of packets
+//   *memory *memory_wide  through the stage, with fewer or more payloads a thread
 //   push push_bulk        straight into the peers' outputs, which are symmetric, by stores or bulk copies
 //   pull pull_wide        straight from the peers' inputs, which are symmetric
+//   twoshot_push(_wide), push (of a reduce)   contributions through the stage, results straight into symmetric outputs
 //   chain                 from rank to rank in pieces: broadcast into symmetric outputs, reduce through the stage
-//   push (of a reduce)    contributions through the stage, results straight into the root's output, which is symmetric
 //   nvls_packet           packets that the switch hands to all
 //   nvls nvls_zero_copy   the switch reads and writes symmetric buffers
 //   nvls_warp_pipeline nvls_block_pipeline   the switch reduces in the workspaces, while other threads copy
@@ -18,143 +21,106 @@
 #include <cstdint>
 
 #include "mscclpp/algorithms/core/composition.hpp"
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/kernels.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-// All-gather, all-to-all, broadcast, gather, scatter.
-using MoveCompositions = CompositionList<
-    Composition<"ll8", OneExchange, PacketTransport<LL8>>, Composition<"ll16", OneExchange, PacketTransport<LL16>>,
-    Composition<"ll128", OneExchange, PacketTransport<LL128>>, Composition<"memory", OneExchange, MemoryTransport<4>>,
-    Composition<"push", Push, PeerMemory<4>>, Composition<"push_bulk", Push, BulkMemory<>>>;
-
-// Reduce-scatter and reduce.
-using ReduceCompositions = CompositionList<
-    Composition<"ll8", OneExchange, PacketTransport<LL8>>, Composition<"ll16", OneExchange, PacketTransport<LL16>>,
-    Composition<"ll128", OneExchange, PacketTransport<LL128>>, Composition<"memory", OneExchange, MemoryTransport<4>>,
-    Composition<"memory_wide", OneExchange, MemoryTransport<8>>, Composition<"pull", Pull, PeerMemory<1>>,
-    Composition<"pull_wide", Pull, PeerMemory<2>>>;
-
-// Of one collective only.
-using BroadcastOnlyCompositions = CompositionList<Composition<"chain", Chain, PeerPieces<>>>;
-using ReduceOnlyCompositions =
-    CompositionList<Composition<"push", TwoShotPush, MemoryTransport<8>>, Composition<"chain", Chain, StagePieces<>>>;
-
-// All-reduce without copies; those with copies are in tuning.hpp.
-using AllReduceDirectCompositions =
-    CompositionList<Composition<"twoshot_push", TwoShotPush, MemoryTransport<4>>,
-                    Composition<"twoshot_push_wide", TwoShotPush, MemoryTransport<8>>,
-                    Composition<"pull", Pull, PeerMemory<1>>, Composition<"pull_wide", Pull, PeerMemory<2>>>;
-
-// Through the switch, for devices that have one. All-gather and broadcast; all-to-all and the like send nobody the
-// same.
-using SwitchMoveCompositions = CompositionList<Composition<"nvls_packet", OneExchange, SwitchPackets<LL8>>,
-                                               Composition<"nvls", Switch, SwitchMemory<4>>>;
-// Reduced by the ranks, so by any operation.
-using SwitchPacketAllReduce = Composition<"nvls_packet", OneShot, SwitchPackets<LL8>>;
-// Reduced by the switch, where it can.
-using SwitchAllReduceCompositions =
-    CompositionList<Composition<"nvls_zero_copy", Switch, SwitchMemory<4>>,
-                    Composition<"nvls_warp_pipeline", SwitchPipeline<WarpRoles>, SwitchStage<4>>,
-                    Composition<"nvls_block_pipeline", SwitchPipeline<BlockRoles>, SwitchStage<4>>>;
-using SwitchReduceScatter = Composition<"nvls", Switch, SwitchMemory<4>>;
-
-// Whether it combines contributions in rank order and rounds once, so that bits depend on nothing else. From neighbour
-// to neighbour the order depends on root or share, and sums are rounded on each link; a switch has an order of its own.
-template <class Schedule>
-inline constexpr bool combinesInRankOrder = true;
-template <>
-inline constexpr bool combinesInRankOrder<Chain> = false;
-template <>
-inline constexpr bool combinesInRankOrder<Ring> = false;
-template <>
-inline constexpr bool combinesInRankOrder<Switch> = false;
-template <class Roles>
-inline constexpr bool combinesInRankOrder<SwitchPipeline<Roles>> = false;
-
 namespace impl {
 
-// Bytes that a thread moves at a time, threads of a block, and how many blocks are of use.
-template <class Tr>
-struct LaunchHabit;
-template <PacketFormat P, unsigned Unroll>
-struct LaunchHabit<PacketTransport<P, Unroll>> {
-  static constexpr std::uint64_t perThread = std::uint64_t{P::slotsPerGroup == 8 ? 15u : P::granule} * Unroll;
-  static constexpr std::uint32_t threads = 128;
-  static constexpr std::uint32_t largestThreads = 256;
-  static constexpr std::uint32_t largestBlocks = 288;
-};
-// Unlike packets, waiting for a signal keeps a multiprocessor busy, so a second wave of blocks costs as much as the
-// first: no more than are resident together on 132 multiprocessors.
-template <unsigned Unroll>
-struct LaunchHabit<MemoryTransport<Unroll>> {
-  static constexpr std::uint64_t perThread = 16 * Unroll;
-  static constexpr std::uint32_t threads = 256;
-  static constexpr std::uint32_t largestThreads = 256;
-  static constexpr std::uint32_t largestBlocks = 264;
-};
-template <unsigned Unroll>
-struct LaunchHabit<PeerMemory<Unroll>> {
-  static constexpr std::uint64_t perThread = 16 * Unroll;
-  static constexpr std::uint32_t threads = 256;
-  static constexpr std::uint32_t largestThreads = 512;
-  static constexpr std::uint32_t largestBlocks = 132;
-};
-template <unsigned Unroll, unsigned Piece>
-struct LaunchHabit<PeerPieces<Unroll, Piece>> : LaunchHabit<PeerMemory<Unroll>> {};
-template <unsigned Unroll, unsigned Piece>
-struct LaunchHabit<StagePieces<Unroll, Piece>> : LaunchHabit<PeerMemory<Unroll>> {};
-// Few threads keep the switch busy. None of these figures is measured.
-template <unsigned Unroll>
-struct LaunchHabit<SwitchMemory<Unroll>> {
-  static constexpr std::uint64_t perThread = 16 * Unroll;
-  static constexpr std::uint32_t threads = 512;
-  static constexpr std::uint32_t largestThreads = 512;
-  static constexpr std::uint32_t largestBlocks = 32;
-};
-template <unsigned Unroll>
-struct LaunchHabit<SwitchStage<Unroll>> : LaunchHabit<SwitchMemory<Unroll>> {};
-template <PacketFormat P, unsigned Unroll>
-struct LaunchHabit<SwitchPackets<P, Unroll>> : LaunchHabit<PacketTransport<P, Unroll>> {};
-// One thread of a block works; the others help with ragged ends.
-template <unsigned Chunk, unsigned Stages>
-struct LaunchHabit<BulkMemory<Chunk, Stages>> {
-  static constexpr std::uint64_t perThread = Chunk / 32;
-  static constexpr std::uint32_t threads = 32;
-  static constexpr std::uint32_t largestThreads = 32;
-  static constexpr std::uint32_t largestBlocks = 32;
-};
+using enum Collective;
 
-template <class Tr>
-inline constexpr std::size_t sharedBytesOf = 0;
-template <DirectTransport Tr>
-inline constexpr std::size_t sharedBytesOf<Tr> = Tr::sharedBytes;
+// All-reduce takes other schedules than the rest; a name may be used by several collectives, not twice by one.
+using ToAll = For<allReduce>;
+using Moves = For<allGather, allToAll, broadcast, scatter, gather>;
+using Folds = For<reduceScatter, reduce>;
+using AllReductions = For<allReduce, reduceScatter, reduce>;
+using AllButAllReduce = For<allGather, allToAll, broadcast, scatter, gather, reduceScatter, reduce>;
+
+using AllCompositions = CompositionList<
+    Composition<"oneshot_ll8", OneShot, PacketTransport<LL8>, ToAll>,
+    Composition<"oneshot_ll16", OneShot, PacketTransport<LL16>, ToAll>,
+    Composition<"oneshot_ll128", OneShot, PacketTransport<LL128>, ToAll>,
+    Composition<"oneshot_memory", OneShot, MemoryTransport<2>, ToAll>,
+    Composition<"twoshot_ll8", TwoShot, PacketTransport<LL8>, ToAll>,
+    Composition<"twoshot_ll16", TwoShot, PacketTransport<LL16>, ToAll>,
+    Composition<"twoshot_ll128", TwoShot, PacketTransport<LL128>, ToAll>,
+    Composition<"twoshot_memory", TwoShot, MemoryTransport<4>, ToAll>,
+    Composition<"twoshot_memory_wide", TwoShot, MemoryTransport<8>, ToAll>,
+    Composition<"twoshot_push", TwoShotPush, MemoryTransport<4>, ToAll>,
+    Composition<"twoshot_push_wide", TwoShotPush, MemoryTransport<8>, ToAll>,
+    Composition<"ll8", OneExchange, PacketTransport<LL8>, AllButAllReduce>,
+    Composition<"ll16", OneExchange, PacketTransport<LL16>, AllButAllReduce>,
+    Composition<"ll128", OneExchange, PacketTransport<LL128>, AllButAllReduce>,
+    Composition<"memory", OneExchange, MemoryTransport<4>, AllButAllReduce>,
+    Composition<"memory_wide", OneExchange, MemoryTransport<8>, Folds>, Composition<"push", Push, PeerMemory<4>, Moves>,
+    Composition<"push_bulk", Push, BulkMemory<>, Moves>, Composition<"pull", Pull, PeerMemory<1>, AllReductions>,
+    Composition<"pull_wide", Pull, PeerMemory<2>, AllReductions>,
+    Composition<"push", TwoShotPush, MemoryTransport<8>, For<reduce>>,
+    Composition<"chain", Chain, PeerPieces<>, For<broadcast>>, Composition<"chain", Chain, StagePieces<>, For<reduce>>,
+    // Through the switch, for devices that have one. All-to-all and the like send nobody the same.
+    Composition<"nvls_packet", OneShot, SwitchPackets<LL8>, ToAll>,
+    Composition<"nvls_zero_copy", Switch, SwitchMemory<4>, ToAll>,
+    Composition<"nvls_warp_pipeline", SwitchPipeline<WarpRoles>, SwitchStage<4>, ToAll>,
+    Composition<"nvls_block_pipeline", SwitchPipeline<BlockRoles>, SwitchStage<4>, ToAll>,
+    Composition<"nvls_packet", OneExchange, SwitchPackets<LL8>, For<allGather, broadcast>>,
+    Composition<"nvls", Switch, SwitchMemory<4>, For<allGather, broadcast, reduceScatter>>>;
 
 }  // namespace impl
 
-// The launch for parts of `bytes` each: one turn a thread while the grid lasts, in blocks as small as that allows.
-template <class Tr>
+using Catalogue = impl::AllCompositions;
+
+namespace impl {
+
+// Types, since nvcc cannot write out an alias that looks a name up.
+template <Collective Of, FixedName Name>
+struct Named {
+  using Composition = Catalogue::At<Catalogue::indexOf(Of, Name.view()).value()>;
+};
+template <Collective Of, FixedName Name, class Op, int Ranks, class Acc>
+struct NamedTemplate {
+  using Composition = typename Named<Of, Name>::Composition;
+  using Type = CollectiveOf<Of, typename Composition::Schedule, typename Composition::Transport, Op, Ranks, Acc>;
+};
+
+}  // namespace impl
+
+// The composition of a name, and the collective that it makes.
+template <Collective Of, FixedName Name>
+using CompositionOf = typename impl::Named<Of, Name>::Composition;
+template <Collective Of, FixedName Name, class Op = Sum, int Ranks = 0, class Acc = void>
+using NamedCollective = typename impl::NamedTemplate<Of, Name, Op, Ranks, Acc>::Type;
+template <FixedName Name, class Op, int Ranks = 0, class Acc = void>
+using NamedAllReduce = typename impl::NamedTemplate<Collective::allReduce, Name, Op, Ranks, Acc>::Type;
+
+// Largest grid that the shapes below use; size workspaces for it.
+inline constexpr std::uint32_t largestGrid = 288;
+
+// The launch of a schedule over a transport, for `bytes` that each rank works on: one turn a thread while the grid
+// lasts, in blocks as small as that allows.
+template <class S, class Tr>
 constexpr LaunchShape shapeFor(std::uint64_t bytes, std::uint32_t maxBlocks) {
-  using Habit = impl::LaunchHabit<Tr>;
-  maxBlocks = std::min(maxBlocks, Habit::largestBlocks);
-  auto const needed = std::max<std::uint64_t>(1, (bytes + Habit::perThread - 1) / Habit::perThread);
+  constexpr LaunchPolicy policy = Tr::launch;
+  constexpr auto unit = leastBlocksOf<S>();
+  maxBlocks = std::min(std::max(1u, maxBlocks / unit), policy.largestBlocks);
+  auto const needed = std::max<std::uint64_t>(1, (bytes + policy.perThread - 1) / policy.perThread);
+  auto threads = needed <= spreadBelowOf<S, Tr>() ? policy.threads / 2 : policy.threads;
   // A block smaller than usual, where one is enough: it starts sooner.
-  auto threads = needed < Habit::threads ? static_cast<std::uint32_t>((needed + 31) / 32 * 32) : Habit::threads;
-  while (threads < Habit::largestThreads && needed > std::uint64_t{threads} * maxBlocks) threads *= 2;
+  if (needed < threads) threads = static_cast<std::uint32_t>((needed + 31) / 32 * 32);
+  while (threads < policy.largestThreads && needed > std::uint64_t{threads} * maxBlocks) threads *= 2;
   auto const blocks = std::min<std::uint64_t>((needed + threads - 1) / threads, maxBlocks);
-  return {.blocks = static_cast<unsigned>(blocks), .threads = threads, .dynamicShared = impl::sharedBytesOf<Tr>};
+  return {.blocks = static_cast<unsigned>(blocks) * unit,
+          .threads = std::max(threads, leastThreadsOf<S>()),
+          .dynamicShared = sharedBytesOf<Tr>()};
 }
 
-// The same for a pipeline, which has a least number of threads, and blocks by threes where its units are of blocks.
-template <class Roles, class Tr>
-constexpr LaunchShape pipelineShapeFor(std::uint64_t bytes, std::uint32_t maxBlocks) {
-  auto const units = std::max(1u, maxBlocks / Roles::leastBlocks);
-  auto shape = shapeFor<Tr>(bytes, units);
-  shape.threads = std::max(shape.threads, Roles::leastThreads);
-  shape.blocks *= Roles::leastBlocks;
-  return shape;
+// The same for a collective: `bytes` of the smaller buffer.
+template <class C>
+constexpr LaunchShape shapeOf(std::uint32_t ranks, std::uint64_t bytes, std::uint32_t maxBlocks) {
+  bool const shares = dealsOut<typename C::Schedule>(C::collective);
+  return shapeFor<typename C::Schedule, typename C::Transport>(shares ? (bytes + ranks - 1) / ranks : bytes, maxBlocks);
 }
 
 }  // namespace MSCCLPP_BACKEND

@@ -15,163 +15,113 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
 #include "mscclpp/algorithms/collective/allgather.hpp"
 #include "mscclpp/algorithms/collective/allreduce.hpp"
 #include "mscclpp/algorithms/collective/alltoall.hpp"
 #include "mscclpp/algorithms/collective/reduce_scatter.hpp"
 #include "mscclpp/algorithms/collective/rooted.hpp"
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/layout/window_handle.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// A collective by what it is composed of.
+template <Collective Of, class S, class Tr, class Op, int Ranks, class Acc>
+struct CollectiveTemplate;
+template <class S, class Tr, class Op, int R, class A>
+struct CollectiveTemplate<Collective::allReduce, S, Tr, Op, R, A> : std::type_identity<AllReduce<S, Tr, Op, R, A>> {};
+template <class S, class Tr, class Op, int R, class A>
+struct CollectiveTemplate<Collective::reduceScatter, S, Tr, Op, R, A>
+    : std::type_identity<ReduceScatter<S, Tr, Op, R, A>> {};
+template <class S, class Tr, class Op, int R, class A>
+struct CollectiveTemplate<Collective::reduce, S, Tr, Op, R, A> : std::type_identity<Reduce<S, Tr, Op, R, A>> {};
+template <class S, class Tr, class Op, int R, class A>
+struct CollectiveTemplate<Collective::allGather, S, Tr, Op, R, A> : std::type_identity<AllGather<S, Tr, R>> {};
+template <class S, class Tr, class Op, int R, class A>
+struct CollectiveTemplate<Collective::allToAll, S, Tr, Op, R, A> : std::type_identity<AllToAll<S, Tr, R>> {};
+template <class S, class Tr, class Op, int R, class A>
+struct CollectiveTemplate<Collective::broadcast, S, Tr, Op, R, A> : std::type_identity<Broadcast<S, Tr, R>> {};
+template <class S, class Tr, class Op, int R, class A>
+struct CollectiveTemplate<Collective::scatter, S, Tr, Op, R, A> : std::type_identity<Scatter<S, Tr, R>> {};
+template <class S, class Tr, class Op, int R, class A>
+struct CollectiveTemplate<Collective::gather, S, Tr, Op, R, A> : std::type_identity<Gather<S, Tr, R>> {};
+
+// Those that only move data take no notice of Op and Acc.
+template <Collective Of, class S, class Tr, class Op = Sum, int Ranks = 0, class Acc = void>
+using CollectiveOf = typename CollectiveTemplate<Of, S, Tr, Op, Ranks, Acc>::type;
+
 // Whether a collective needs its input, its output in symmetric memory.
-template <class Collective>
-inline constexpr bool needsInWindow = false;
-template <class Collective>
-inline constexpr bool needsOutWindow = false;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsInWindow<AllReduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsOutWindow<AllReduce<S, Tr, Op, R, A>> =
-    DirectTransport<Tr> || StagePieceTransport<Tr> || std::same_as<S, TwoShotPush>;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsInWindow<ReduceScatter<S, Tr, Op, R, A>> = DirectTransport<Tr>;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsInWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr>;
-template <class S, class Tr, class Op, int R, class A>
-inline constexpr bool needsOutWindow<Reduce<S, Tr, Op, R, A>> = DirectTransport<Tr> || std::same_as<S, TwoShotPush>;
-template <class S, class Tr, int R>
-inline constexpr bool needsInWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr> && !std::same_as<S, Chain>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<Broadcast<S, Tr, R>> = DirectTransport<Tr>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<AllGather<S, Tr, R>> = DirectTransport<Tr>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<AllToAll<S, Tr, R>> = DirectTransport<Tr>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<Scatter<S, Tr, R>> = DirectTransport<Tr>;
-template <class S, class Tr, int R>
-inline constexpr bool needsOutWindow<Gather<S, Tr, R>> = DirectTransport<Tr>;
+template <class C>
+inline constexpr bool needsInWindow = windowsOf<typename C::Schedule>(C::collective).in;
+template <class C>
+inline constexpr bool needsOutWindow = windowsOf<typename C::Schedule>(C::collective).out;
 
 namespace impl {
 
-// What a kernel was given, as the collectives take it.
-template <class T>
+// What a kernel was given, as collective C takes it: a view, one of symmetric memory where it needs that, or just the
+// address of a buffer with a part for each rank or a result, which only the root has.
+template <class C, class T>
 struct Operands {
+  static constexpr BufferTraits inTraits = traitsOf(C::collective).in;
+  static constexpr BufferTraits outTraits = traitsOf(C::collective).out;
+
   T const* in;
   T* out;
   std::size_t count;
-  int root;
   std::size_t ranks;
 
-  MSCCLPP_DEVICE View<T const> inPart() const { return {in, count}; }
-  MSCCLPP_DEVICE View<T> outPart() const { return {out, count}; }
-  MSCCLPP_DEVICE View<T const> inWhole() const { return {in, count * ranks}; }
-  MSCCLPP_DEVICE View<T> outWhole() const { return {out, count * ranks}; }
-};
-
-template <class T>
-struct DirectOperands : Operands<T> {
-  layout::WindowHandle const& inWindow;
-  layout::WindowHandle const& outWindow;
-
-  MSCCLPP_DEVICE SymmetricView<T> symmetricIn(std::size_t elements) const {
-    // Views are of T, though nobody writes to the input.
-    return {inWindow, offsetIn(inWindow, this->in), elements};
+  MSCCLPP_DEVICE std::size_t elements(Extent extent) const {
+    return extent == Extent::partPerRank ? count * ranks : count;
   }
-  MSCCLPP_DEVICE SymmetricView<T> symmetricOut(std::size_t elements) const {
-    return {outWindow, offsetIn(outWindow, this->out), elements};
+  template <class... Window>
+  MSCCLPP_DEVICE auto input(Window const&... window) const {
+    if constexpr (needsInWindow<C>) {
+      // Views are of T, though nobody writes to the input.
+      return symmetric(in, elements(inTraits.extent), window...);
+    } else if constexpr (inTraits.rootOnly && inTraits.extent == Extent::partPerRank) {
+      return in;
+    } else {
+      return View<T const>{in, elements(inTraits.extent)};
+    }
   }
+  template <class... Window>
+  MSCCLPP_DEVICE auto output(Window const&... window) const {
+    if constexpr (needsOutWindow<C>) {
+      return symmetric(out, elements(outTraits.extent), window...);
+    } else if constexpr (outTraits.rootOnly) {
+      return out;
+    } else {
+      return View<T>{out, elements(outTraits.extent)};
+    }
+  }
+
+ private:
   // An address outside of the window gives an offset that the view's check refuses.
-  MSCCLPP_DEVICE static std::uint64_t offsetIn(layout::WindowHandle const& window, T const* address) {
-    return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(window.bases[window.rank]);
+  MSCCLPP_DEVICE static SymmetricView<T> symmetric(T const* address, std::size_t elements,
+                                                   layout::WindowHandle const& window) {
+    auto const offset =
+        reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(window.bases[window.rank]);
+    return {window, offset, elements};
   }
 };
 
-// invoke(): calls a collective with what a kernel was given.
-template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllReduce<S, Tr, Op, R, A> const& call, B const& blocks, Operands<T> const& with) {
-  call(blocks, with.inPart(), with.outPart());
-}
-template <class S, class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllGather<S, Tr, R> const& call, B const& blocks, Operands<T> const& with) {
-  call(blocks, with.inPart(), with.outWhole());
-}
-template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(ReduceScatter<S, Tr, Op, R, A> const& call, B const& blocks, Operands<T> const& with) {
-  call(blocks, with.inWhole(), with.outPart());
-}
-template <class S, class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllToAll<S, Tr, R> const& call, B const& blocks, Operands<T> const& with) {
-  call(blocks, with.inWhole(), with.outWhole());
-}
-template <class S, class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Broadcast<S, Tr, R> const& call, B const& blocks, Operands<T> const& with) {
-  call(blocks, with.inPart(), with.outPart(), with.root);
-}
-template <class S, class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Scatter<S, Tr, R> const& call, B const& blocks, Operands<T> const& with) {
-  call(blocks, with.in, with.outPart(), with.root);
-}
-template <class S, class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Gather<S, Tr, R> const& call, B const& blocks, Operands<T> const& with) {
-  call(blocks, with.inPart(), with.out, with.root);
-}
-template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Reduce<S, Tr, Op, R, A> const& call, B const& blocks, Operands<T> const& with) {
-  call(blocks, with.inPart(), with.out, with.root);
-}
+template <class C>
+inline constexpr bool isRooted = traitsOf(C::collective).hasRoot();
 
-// This rank's part of the input, in symmetric memory where the collective needs it there.
-template <class Collective, class T>
-MSCCLPP_DEVICE auto partFor(DirectOperands<T> const& with) {
-  if constexpr (needsInWindow<Collective>) {
-    return with.symmetricIn(with.count);
+template <class C, class In, class Out>
+MSCCLPP_DEVICE void callOnGrid(DeviceTeam const& team, In const& in, Out const& out, [[maybe_unused]] int root) {
+  if constexpr (isRooted<C>) {
+    C{team}(thisGrid(), in, out, root);
   } else {
-    return with.inPart();
+    C{team}(thisGrid(), in, out);
   }
-}
-
-template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllReduce<S, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, partFor<AllReduce<S, Tr, Op, R, A>>(with), with.symmetricOut(with.count));
-}
-template <class S, class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllGather<S, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.inPart(), with.symmetricOut(with.count * with.ranks));
-}
-template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(ReduceScatter<S, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.symmetricIn(with.count * with.ranks), with.outPart());
-}
-template <class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(AllToAll<Push, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.inWhole(), with.symmetricOut(with.count * with.ranks));
-}
-template <class S, class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Broadcast<S, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, partFor<Broadcast<S, Tr, R>>(with), with.symmetricOut(with.count), with.root);
-}
-template <class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Scatter<Push, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.in, with.symmetricOut(with.count), with.root);
-}
-template <class Tr, int R, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Gather<Push, Tr, R> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, with.inPart(), with.symmetricOut(with.count * with.ranks), with.root);
-}
-template <class S, class Tr, class Op, int R, class A, BlockSet B, class T>
-MSCCLPP_DEVICE void invoke(Reduce<S, Tr, Op, R, A> const& call, B const& blocks, DirectOperands<T> const& with) {
-  call(blocks, partFor<Reduce<S, Tr, Op, R, A>>(with), with.symmetricOut(with.count), with.root);
 }
 
 }  // namespace impl
-
-// Whether it goes through the switch, so that team and windows need multicast addresses.
-template <class Tr>
-inline constexpr bool throughSwitch = Tr::requirement(1, 1, 1).multicast != 0;
 
 template <class Collective, class T>
 struct CollectiveKernel {
@@ -179,8 +129,8 @@ struct CollectiveKernel {
 
   MSCCLPP_DEVICE void operator()(T const* in, T* out, std::size_t count, int root, DeviceTeam const& team) const {
     allowNextKernel();
-    impl::invoke(Collective{team}, thisGrid(),
-                 impl::Operands<T>{in, out, count, root, static_cast<std::size_t>(team.size)});
+    impl::Operands<Collective, T> const with{in, out, count, static_cast<std::size_t>(team.size)};
+    impl::callOnGrid<Collective>(team, with.input(), with.output(), root);
     // The collective has waited, unless there was nothing to do; a kernel must not end before the one ahead of it.
     waitForPreviousKernel();
   }
@@ -193,9 +143,8 @@ struct DirectKernel {
   MSCCLPP_DEVICE void operator()(T const* in, T* out, std::size_t count, int root, DeviceTeam const& team,
                                  layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) const {
     allowNextKernel();
-    impl::invoke(
-        Collective{team}, thisGrid(),
-        impl::DirectOperands<T>{{in, out, count, root, static_cast<std::size_t>(team.size)}, inWindow, outWindow});
+    impl::Operands<Collective, T> const with{in, out, count, static_cast<std::size_t>(team.size)};
+    impl::callOnGrid<Collective>(team, with.input(inWindow), with.output(outWindow), root);
     waitForPreviousKernel();
   }
 };

@@ -19,8 +19,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
-#include "mscclpp/collectives/traits.hpp"
 #include "mscclpp/collectives/world.hpp"
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/communicator.hpp"

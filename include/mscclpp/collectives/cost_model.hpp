@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mscclpp/collectives/traits.hpp"
+#include "mscclpp/algorithms/core/traits.hpp"
 
 namespace mscclpp {
 

@@ -3,9 +3,9 @@
 // The compiled kernels of the library, by machine, collective, algorithm, type, operation and rank count, with what the
 // host must know to launch one.
 //
-// Each source in src/collectives/device/ is compiled once for every machine of the build and enters its kernels, so
-// everything above is plain C++ and does not know which machines there are. Collectives that only move data have one
-// kernel for all types, entered as DataType::uint8 and ReduceOp::none. A program may add kernels of its own.
+// Each source in src/collectives/kernels/device/ is compiled once for every machine of the build and enters its
+// kernels, so everything above is plain C++ and does not know which machines there are. Collectives that only move data
+// have one kernel for all types, entered as DataType::uint8 and ReduceOp::none. A program may add kernels of its own.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mscclpp/collectives/traits.hpp"
+#include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
@@ -33,10 +33,10 @@ struct KernelCall {
   layout::TeamHandle const& team;
   void const* in = nullptr;
   void* out = nullptr;
-  // Elements of the smaller of the two buffers: all-gather's and gather's input, reduce-scatter's and scatter's output,
-  // the part for one rank of all-to-all, else the whole buffer.
+  // Elements of the smaller of the two buffers: of one part, where there are parts.
   std::size_t count = 0;
   int root = 0;
+  ReduceOp op = ReduceOp::none;
   // Null where the buffer is not registered with the team; else the window that holds it, and where in it.
   layout::WindowHandle const* inWindow = nullptr;
   layout::WindowHandle const* outWindow = nullptr;
@@ -97,8 +97,10 @@ class KernelTable {
   bool has(DeviceKind machine) const;
   // Names of the algorithms of a collective, for any machine, type and operation.
   std::vector<std::string> algorithms(Collective collective) const;
-  // Names of the algorithms that are there for this type and operation, in the order in which they were first added.
-  std::vector<std::string> algorithms(DeviceKind machine, Collective collective, DataType type, ReduceOp op) const;
+  // Names of the algorithms that are there for this type and operation and so many ranks, 0: for any number, in the
+  // order in which they were first added.
+  std::vector<std::string> algorithms(DeviceKind machine, Collective collective, DataType type, ReduceOp op,
+                                      int ranks = 0) const;
 
  private:
   KernelTable();

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/collectives/cost_model.hpp"
-#include "mscclpp/collectives/traits.hpp"
 
 namespace mscclpp {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/collectives/cost_model.hpp"
-#include "mscclpp/collectives/traits.hpp"
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/runtime.hpp"
 

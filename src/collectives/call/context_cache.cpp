@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/format.hpp"
-#include "mscclpp/algorithms/tuning.hpp"
+#include "mscclpp/algorithms/catalogue.hpp"
 
 namespace mscclpp {
 namespace collectives_impl {
@@ -16,16 +16,16 @@ namespace {
 // Multiprocessors of the GPU that the largest default grid was chosen for.
 constexpr std::uint64_t tunedMultiprocessors = 132;
 
-std::uint32_t largestGrid(Device device, unsigned ranksPerDevice) {
+std::uint32_t gridLimitOf(Device device, unsigned ranksPerDevice) {
   // On simulated GPUs threads are the cost: as few as leave room for several blocks to get into each other's way.
   if (device.kind == DeviceKind::sim) return 4;
   // The grids of all ranks must be there at once: a block for each multiprocessor fits, whatever the kernel.
   if (ranksPerDevice > 1) {
     auto const all = static_cast<unsigned>(device.properties().multiprocessors);
-    return std::clamp(all / ranksPerDevice, 1u, maxAllReduceBlocks);
+    return std::clamp(all / ranksPerDevice, 1u, largestGrid);
   }
-  auto const blocks = maxAllReduceBlocks * static_cast<std::uint64_t>(device.properties().multiprocessors);
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks / tunedMultiprocessors, 1, maxAllReduceBlocks));
+  auto const blocks = largestGrid * static_cast<std::uint64_t>(device.properties().multiprocessors);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks / tunedMultiprocessors, 1, largestGrid));
 }
 
 template <class Message>
@@ -54,7 +54,7 @@ ContextCache::ContextCache(Communicator const& communicator)
   Own own{};
   own.wholeLines = communicator.linesArriveWhole() ? 1 : 0;
   int const sharing = communicator.ranksPerDevice();
-  own.maxBlocks = largestGrid(communicator.device(), static_cast<unsigned>(sharing));
+  own.maxBlocks = gridLimitOf(communicator.device(), static_cast<unsigned>(sharing));
   communicator.device().properties().name.copy(own.device, sizeof own.device - 1);
   world_.machine = communicator.device().kind;
   world_.rank = communicator.rank();

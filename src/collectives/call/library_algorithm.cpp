@@ -31,11 +31,11 @@ std::string LibraryAlgorithm::refusal(World const& world, CollectiveCall const& 
                          machine == DeviceKind::cuda ? "configure it where nvcc is found, with MSCCLPP_USE_CUDA=ON"
                                                      : "configure it where Boost.Context is found");
     }
-    auto const others = table.algorithms(machine, collective_, kernelType(collective_, call.type), call.op);
-    if (!reduces(collective_)) return "it has no kernel for this machine";
+    auto const others =
+        table.algorithms(machine, collective_, kernelType(collective_, call.type), call.op, world.ranks);
+    if (!reduces(collective_)) return fmt::format("it has no kernel for {} ranks of this machine", world.ranks);
     return fmt::format("it has no kernel for {} of {} on {} ranks; {}", nameOf(call.op), nameOf(call.type), world.ranks,
-                       others.empty() ? std::string("nor has any other: sum is built for every type, the other "
-                                                    "operations for float32, bfloat16 and int32")
+                       others.empty() ? std::string("nor has any other")
                                       : fmt::format("those that have: {}", fmt::join(others, ", ")));
   }
   if (kernel->needsWholeLines && !world.wholeLines) {

@@ -115,6 +115,7 @@ void ContextCache::launch(RememberedCall const& known, Stream const& stream, Col
                 .out = call.out,
                 .count = known.launch.count,
                 .root = call.root,
+                .op = call.op,
                 .inWindow = in.window,
                 .outWindow = out.window,
                 .inOffset = in.offset,

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string_view>
 
-#include "mscclpp/algorithms/tuning.hpp"
+#include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 
 namespace mscclpp {
@@ -24,11 +24,23 @@ struct Range {
 };
 constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
 
-std::vector<Range> ranges(Collective collective) {
+std::vector<Range> ranges(Collective collective, bool wholeLines) {
   switch (collective) {
     case Collective::allReduce:
-      // Smaller ones are in tuning.hpp, which follows where these refuse.
-      return {{2 * mebi, {}}, {unlimited, {"twoshot_push_wide"}}};
+      if (!wholeLines) {
+        return {{kibi / 8, {"oneshot_ll8", "oneshot_ll16"}},
+                {24 * kibi, {"oneshot_ll16"}},
+                {256 * kibi, {"twoshot_ll16"}},
+                {2 * mebi, {"twoshot_memory"}},
+                {24 * mebi, {"twoshot_push_wide", "twoshot_memory"}},
+                {unlimited, {"twoshot_push_wide", "twoshot_memory_wide"}}};
+      }
+      return {{kibi / 2, {"oneshot_ll16"}},
+              {48 * kibi, {"oneshot_ll128"}},
+              {2 * mebi, {"twoshot_ll128"}},
+              {5 * mebi / 2, {"twoshot_push_wide", "twoshot_ll128"}},
+              {24 * mebi, {"twoshot_push_wide", "twoshot_memory"}},
+              {unlimited, {"twoshot_push_wide", "twoshot_memory_wide"}}};
     case Collective::reduceScatter:
       return {{4 * kibi, {"ll8", "ll128", "ll16"}},
               {2 * mebi, {"ll128", "ll16"}},
@@ -72,7 +84,7 @@ KernelKey keyOf(SelectionRequest const& request) {
 
 std::vector<std::string> algorithmsThere(SelectionRequest const& request) {
   auto const key = keyOf(request);
-  return KernelTable::instance().algorithms(key.machine, key.collective, key.type, key.op);
+  return KernelTable::instance().algorithms(key.machine, key.collective, key.type, key.op, key.ranks);
 }
 
 bool contains(std::vector<std::string> const& names, std::string_view name) {
@@ -80,26 +92,13 @@ bool contains(std::vector<std::string> const& names, std::string_view name) {
 }
 
 // By the table above.
-std::vector<std::string> measuredOrder(SelectionRequest const& request, std::vector<std::string> const& there) {
+std::vector<std::string_view> measuredOrder(SelectionRequest const& request) {
   bool const divided = request.collective != Collective::broadcast && request.collective != Collective::reduce;
   auto const pairBytes = request.bytes / (divided ? static_cast<std::uint64_t>(request.ranks) : 1);
-  std::vector<std::string> result;
-  auto const add = [&](std::string_view name) {
-    if (contains(there, name) && !contains(result, name)) result.emplace_back(name);
-  };
-  for (auto const& step : ranges(request.collective)) {
-    if (pairBytes > step.upTo) continue;
-    for (auto name : step.names) add(name);
-    break;
+  for (auto& step : ranges(request.collective, request.wholeLines)) {
+    if (pairBytes <= step.upTo) return std::move(step.names);
   }
-  if (request.collective == Collective::allReduce) {
-    add(name(chooseAllReduce(static_cast<std::uint32_t>(request.ranks), request.bytes, bytesOf(request.type),
-                             request.wholeLines)
-                 .algorithm));
-  }
-  // Whatever else there is, rather than nothing.
-  for (auto const& name : there) add(name);
-  return result;
+  return {};
 }
 
 std::vector<AlgorithmPrediction> predictionsOf(SelectionRequest const& request, MachineModel const& model,
@@ -110,8 +109,7 @@ std::vector<AlgorithmPrediction> predictionsOf(SelectionRequest const& request, 
     key.algorithm = name;
     auto const* const kernel = KernelTable::instance().find(key);
     if (kernel == nullptr || kernel->shape == nullptr) continue;
-    auto const shape =
-        kernel->shape(static_cast<std::uint32_t>(request.ranks), partBytesOf(request), maxAllReduceBlocks);
+    auto const shape = kernel->shape(static_cast<std::uint32_t>(request.ranks), partBytesOf(request), largestGrid);
     auto const seconds = predict(model, {.ranks = request.ranks,
                                          .collective = request.collective,
                                          .algorithm = name,
@@ -130,23 +128,35 @@ std::vector<AlgorithmPrediction> predictions(SelectionRequest const& request, Ma
   return predictionsOf(request, model, algorithmsThere(request));
 }
 
-std::vector<std::string> preferredAlgorithms(SelectionRequest const& request, MachineModel const& model) {
+namespace {
+
+std::vector<std::string> preferred(SelectionRequest const& request, MachineModel const& model, bool measured) {
   auto const there = algorithmsThere(request);
   std::vector<std::string> result;
-  for (auto& prediction : predictionsOf(request, model, there)) result.push_back(std::move(prediction.algorithm));
-  if (result.size() == there.size()) return result;
-  // What the model does not know comes behind, in the order of the table.
-  for (auto& name : measuredOrder(request, there)) {
-    if (!contains(result, name)) result.push_back(std::move(name));
-  }
+  auto const add = [&](std::string_view name) {
+    if (contains(there, name) && !contains(result, name)) result.emplace_back(name);
+  };
+  if (request.ranks == 1) add("copy");
+  auto const table = measuredOrder(request);
+  if (measured) std::for_each(table.begin(), table.end(), add);
+  for (auto const& prediction : predictionsOf(request, model, there)) add(prediction.algorithm);
+  // What the model does not know.
+  std::for_each(table.begin(), table.end(), add);
+  std::for_each(there.begin(), there.end(), add);
   return result;
+}
+
+}  // namespace
+
+std::vector<std::string> preferredAlgorithms(SelectionRequest const& request, MachineModel const& model) {
+  return preferred(request, model, false);
 }
 
 std::vector<std::string> preferredAlgorithms(SelectionRequest const& request) {
   auto const& model = MachineModel::of(request.device);
   bool const measured =
       request.ranks == measuredRanks && (request.device == measuredDevice || model.device != request.device);
-  return measured ? measuredOrder(request, algorithmsThere(request)) : preferredAlgorithms(request, model);
+  return preferred(request, model, measured);
 }
 
 }  // namespace mscclpp

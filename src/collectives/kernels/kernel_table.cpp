@@ -59,18 +59,14 @@ std::vector<std::string> KernelTable::algorithms(Collective collective) const {
   return result;
 }
 
-std::vector<std::string> KernelTable::algorithms(DeviceKind machine, Collective collective, DataType type,
-                                                 ReduceOp op) const {
+std::vector<std::string> KernelTable::algorithms(DeviceKind machine, Collective collective, DataType type, ReduceOp op,
+                                                 int ranks) const {
   std::lock_guard const lock(mutex_);
   std::vector<std::string> result;
   for (auto const& name : names_) {
-    auto const first = kernels_.lower_bound({machine, collective, name, type, op, 0});
-    if (first == kernels_.end()) continue;
-    auto const& key = first->first;
-    if (key.machine == machine && key.collective == collective && key.algorithm == name && key.type == type &&
-        key.op == op) {
-      result.push_back(name);
-    }
+    bool const there = kernels_.contains({machine, collective, name, type, op, ranks}) ||
+                       kernels_.contains({machine, collective, name, type, op, 0});
+    if (there) result.push_back(name);
   }
   return result;
 }

@@ -26,7 +26,7 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 template <class Schedule, class Tr, int Ranks = 0>
-class AllGather : public RowPerRank<Tr> {
+class AllGather : public Composed<Collective::allGather, Schedule, Tr> {
  public:
   MSCCLPP_DEVICE explicit AllGather(DeviceTeam const& team) : team_(team) {}
 

@@ -52,7 +52,7 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 template <class Schedule, class Tr, class Op, int Ranks = 0, class Acc = void>
-class AllReduce {
+class AllReduce : public Composed<Collective::allReduce, Schedule, Tr> {
  public:
   MSCCLPP_DEVICE explicit AllReduce(DeviceTeam const& team) : team_(team) {}
 
@@ -90,16 +90,6 @@ class AllReduce {
                                                               Epilogue const& epilogue = {}) const {
     check(in, out);
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, sourceOf<T>(in), out, epilogue);
-  }
-
-  // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    if constexpr (SessionTransport<Tr> || StagePieceTransport<Tr>) {
-      return Tr::requirement(blocks, threads, Schedule::rows(ranks));
-    } else {
-      return Tr::requirement(blocks, threads, 0);
-    }
   }
 
  private:

@@ -26,7 +26,7 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 template <class Schedule, class Tr, int Ranks = 0>
-class AllToAll : public RowPerRank<Tr> {
+class AllToAll : public Composed<Collective::allToAll, Schedule, Tr> {
  public:
   MSCCLPP_DEVICE explicit AllToAll(DeviceTeam const& team) : team_(team) {}
 

@@ -27,7 +27,7 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 template <class Schedule, class Tr, class Op, int Ranks = 0, class Acc = void>
-class ReduceScatter : public RowPerRank<Tr> {
+class ReduceScatter : public Composed<Collective::reduceScatter, Schedule, Tr> {
  public:
   MSCCLPP_DEVICE explicit ReduceScatter(DeviceTeam const& team) : team_(team) {}
 

@@ -45,7 +45,7 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 template <class Schedule, class Tr, int Ranks = 0>
-class Broadcast : public RowPerRank<Tr> {
+class Broadcast : public Composed<Collective::broadcast, Schedule, Tr> {
  public:
   MSCCLPP_DEVICE explicit Broadcast(DeviceTeam const& team) : team_(team) {}
 
@@ -129,7 +129,7 @@ class Broadcast : public RowPerRank<Tr> {
 };
 
 template <class Schedule, class Tr, int Ranks = 0>
-class Scatter : public RowPerRank<Tr> {
+class Scatter : public Composed<Collective::scatter, Schedule, Tr> {
  public:
   MSCCLPP_DEVICE explicit Scatter(DeviceTeam const& team) : team_(team) {}
 
@@ -186,7 +186,7 @@ class Scatter : public RowPerRank<Tr> {
 };
 
 template <class Schedule, class Tr, int Ranks = 0>
-class Gather : public RowPerRank<Tr> {
+class Gather : public Composed<Collective::gather, Schedule, Tr> {
  public:
   MSCCLPP_DEVICE explicit Gather(DeviceTeam const& team) : team_(team) {}
 
@@ -239,19 +239,9 @@ class Gather : public RowPerRank<Tr> {
 };
 
 template <class Schedule, class Tr, class Op, int Ranks = 0, class Acc = void>
-class Reduce {
+class Reduce : public Composed<Collective::reduce, Schedule, Tr> {
  public:
   MSCCLPP_DEVICE explicit Reduce(DeviceTeam const& team) : team_(team) {}
-
-  // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    if constexpr (StagePieceTransport<Tr>) {
-      return Tr::requirement(blocks, threads, Schedule::rows(ranks));
-    } else {
-      return RowPerRank<Tr>::requirement(ranks, blocks, threads);
-    }
-  }
 
   template <BlockSet B, Input In, class T, class Epilogue = Identity>
   requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, T* out, int root,

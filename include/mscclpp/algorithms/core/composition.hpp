@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compositions with a name, as a list that is walked when the program is compiled: what a build offers of a collective
-// is data, and tables of kernels, of names and of tests follow from it.
+// Compositions with a name and the collectives that they are for, as a list that is walked when the program is
+// compiled: what a build offers is data, and tables of kernels, of names, of times and of tests follow from it.
 //
-//   using AllReduceCompositions = CompositionList<Composition<"oneshot_ll8", OneShot, PacketTransport<LL8>>, ...>;
-//   AllReduceCompositions::forEach([]<class C>() { ... C::name, typename C::Schedule, typename C::Transport ... });
+//   using List = CompositionList<Composition<"oneshot_ll8", OneShot, PacketTransport<LL8>, For<allReduce>>, ...>;
+//   List::forEach([]<class C>() { C::name, C::isFor(collective), typename C::Schedule, typename C::Transport });
 #pragma once
 
 #include <array>
@@ -13,30 +13,40 @@
 #include <string_view>
 #include <tuple>
 
+#include "mscclpp/algorithms/core/traits.hpp"
+
 namespace mscclpp {
 
 // A string literal as a template argument.
-template <std::size_t Size>
 struct FixedName {
-  char text[Size]{};
+  static constexpr std::size_t room = 32;
+  char text[room]{};
 
+  template <std::size_t Size>
   consteval FixedName(char const (&literal)[Size]) {
+    static_assert(Size <= room, "a name has at most 31 letters");
     for (std::size_t i = 0; i < Size; ++i) text[i] = literal[i];
   }
-  constexpr std::string_view view() const { return {text, Size - 1}; }
+  constexpr std::string_view view() const { return text; }
 };
 
-template <FixedName Name, class S, class T>
+template <Collective... C>
+struct For {
+  static constexpr bool has(Collective collective) { return ((collective == C) || ...); }
+};
+
+template <FixedName Name, class S, class T, class Collectives>
 struct Composition {
   static constexpr std::string_view name = Name.view();
   using Schedule = S;
   using Transport = T;
+
+  static constexpr bool isFor(Collective collective) { return Collectives::has(collective); }
 };
 
 template <class... C>
 struct CompositionList {
   static constexpr std::size_t size = sizeof...(C);
-  static constexpr std::array<std::string_view, size> names{C::name...};
 
   template <std::size_t Index>
   using At = std::tuple_element_t<Index, std::tuple<C...>>;
@@ -46,12 +56,33 @@ struct CompositionList {
   static constexpr void forEach(F&& f) {
     (f.template operator()<C>(), ...);
   }
+  // For those of a collective.
+  template <Collective Of, class F>
+  static constexpr void forEachOf(F&& f) {
+    forEach([&]<class Each>() {
+      if constexpr (Each::isFor(Of)) f.template operator()<Each>();
+    });
+  }
+  // For the one of that collective and name; false where there is none.
+  template <Collective Of, class F>
+  static constexpr bool with(std::string_view name, F&& f) {
+    bool found = false;
+    forEachOf<Of>([&]<class Each>() {
+      if (Each::name != name) return;
+      f.template operator()<Each>();
+      found = true;
+    });
+    return found;
+  }
 
-  static constexpr std::optional<std::size_t> indexOf(std::string_view wanted) {
-    for (std::size_t i = 0; i < size; ++i) {
-      if (names[i] == wanted) return i;
-    }
-    return std::nullopt;
+  static constexpr std::optional<std::size_t> indexOf(Collective of, std::string_view name) {
+    std::optional<std::size_t> result;
+    std::size_t index = 0;
+    forEach([&]<class Each>() {
+      if (Each::isFor(of) && Each::name == name) result = index;
+      ++index;
+    });
+    return result;
   }
 };
 

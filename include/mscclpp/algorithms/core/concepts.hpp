@@ -68,6 +68,10 @@ inline constexpr bool putsToAll = false;
 template <class T>
 requires(T::toAll) inline constexpr bool putsToAll<T> = true;
 
+// Peers whose payloads are in registers together; it pays to begin all reads before the first store.
+template <class Tr, int Ranks>
+inline constexpr int peersTogether = Ranks > 1 && (Ranks - 1) * static_cast<int>(Tr::unroll) <= 8 ? Ranks - 1 : 1;
+
 // The epilogue that changes nothing.
 struct Identity {};
 

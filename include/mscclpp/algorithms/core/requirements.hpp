@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/number.hpp"
 #include "mscclpp/device/poll.hpp"
@@ -62,13 +63,21 @@ MSCCLPP_DEVICE void requireMulticast(DeviceTeam const& team, bool also = true) {
   require(team.multicast != nullptr && also, team.watch, -1, std::uint64_t(layout::Misuse::noMulticast), 1, 0);
 }
 
-// Base of the collectives whose workspace has one row per source.
-template <class Tr>
-struct RowPerRank {
+// What every collective states of itself.
+template <Collective Of, class S, class Tr>
+struct Composed {
+  static constexpr Collective collective = Of;
+  using Schedule = S;
+  using Transport = Tr;
+
   // What the team's workspace must offer for launches up to this shape. Less also works, in more rounds.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
                                                             std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, ranks);
+    if constexpr (requires { S::rows(ranks); }) {
+      return Tr::requirement(blocks, threads, S::rows(ranks));
+    } else {
+      return Tr::requirement(blocks, threads, ranks);
+    }
   }
 };
 

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/reduction.hpp"
 #include "mscclpp/algorithms/transport/peer_pieces.hpp"
@@ -43,6 +44,17 @@ MSCCLPP_HOST_DEVICE constexpr std::uint32_t chainPiece(std::uint64_t bytes, std:
 inline namespace MSCCLPP_BACKEND {
 
 struct Chain {
+  static constexpr bool rankOrder = false;   // it depends on the root, and sums are rounded on each link
+  static constexpr bool fixedRanks = false;  // a rank has one successor, however many there are
+  static constexpr Windows windows(Collective collective) { return {.out = collective == Collective::broadcast}; }
+  static constexpr Movement movement(Volume const& of) {
+    // Reduce loads the stage as well as the input, and all meet once more.
+    bool const reduces = traitsOf(of.collective).reduces;
+    return {.traffic = {.part = of.bytes, .sent = of.bytes, .stored = of.bytes, .local = reduces ? of.bytes : 0},
+            .pace = Pace::chain,
+            .barriers = reduces ? 1 : 0};
+  }
+
   // The root's `in` becomes everybody's `out`; the others' is not touched.
   template <DirectTransport Tr, BlockSet B, class T>
   MSCCLPP_DEVICE static void broadcast(DeviceTeam const& team, B const& blocks, View<T const> const& in,

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "mscclpp/algorithms/core/concepts.hpp"
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/partition.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/reduction.hpp"
@@ -50,6 +51,7 @@ concept FoldPlan = SendPlan<P> && requires(P const& plan) {
 struct OneExchange {
   // Rows of the workspace: one per source.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return ranks; }
+  static constexpr Movement movement(Volume const& of) { return oneExchange(of); }
 
   template <class Tr, int Ranks, BlockSet B, MovePlan P>
   MSCCLPP_DEVICE static void moveParts(DeviceTeam const& team, B const& blocks, P const& plan) {
@@ -160,8 +162,7 @@ struct OneExchange {
   struct ExchangeRound {
     static constexpr unsigned U = Tr::unroll;
     static constexpr unsigned W = Tr::words;
-    // Peers whose payloads are in registers together; it pays to begin all reads before the first store.
-    static constexpr int ahead = Ranks > 1 && (Ranks - 1) * static_cast<int>(U) <= 8 ? Ranks - 1 : 1;
+    static constexpr int ahead = peersTogether<Tr, Ranks>;
     using Element = typename P::Element;
     using Session = typename Tr::template Session<B>;
 

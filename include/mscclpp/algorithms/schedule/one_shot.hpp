@@ -6,9 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "mscclpp/algorithms/core/concepts.hpp"
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/partition.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/reduction.hpp"
@@ -19,9 +19,12 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 struct OneShot {
-  static constexpr std::string_view name = "oneshot";
   // Rows of the workspace: one per source.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return ranks; }
+  static constexpr Movement movement(Volume const& of) { return oneExchange(of); }
+  // Few packets of 16 bytes begin sooner from twice the blocks.
+  template <class Tr>
+  static constexpr std::uint32_t spreadBelow = Tr::slotBytes == 16 && Tr::slotsPerGroup == 1 && !Tr::signals ? 1024 : 0;
 
   template <class Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, View<T> out,

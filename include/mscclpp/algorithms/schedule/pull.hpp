@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/reduction.hpp"
 #include "mscclpp/algorithms/transport/peer_memory.hpp"
 #include "mscclpp/device/view.hpp"
@@ -26,6 +27,26 @@ concept PullPlan = requires(P const& plan, int rank) {
 };
 
 struct Pull {
+  static constexpr bool dealsOut(Collective) { return true; }
+  static constexpr Windows windows(Collective collective) {
+    return {.in = true, .out = collective != Collective::reduceScatter};
+  }
+  // `sent` is what comes in: what is loaded, and what peers store.
+  static constexpr Movement movement(Volume const& of) {
+    bool const toRoot = traitsOf(of.collective).hasRoot();  // by all ranks but the root
+    bool const toAll = of.collective == Collective::allReduce;
+    auto const share = of.bytes / (toRoot ? of.others() : of.ranks);
+    auto const loaded = share * of.peers();
+    return {.traffic = {.part = share,
+                        .sent = toAll ? 2 * loaded : loaded,
+                        .stored = toAll    ? loaded
+                                  : toRoot ? share
+                                           : 0,
+                        .local = loaded + share},
+            .pace = Pace::stream,
+            .loads = true};
+  }
+
   template <DirectTransport Tr, class R, int Ranks, BlockSet B, PullPlan P, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, P const& plan, Epilogue const& epilogue) {
     DirectRound const round(team, blocks);

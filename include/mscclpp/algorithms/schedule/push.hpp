@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/transport/peer_memory.hpp"
 #include "mscclpp/device/bulk_copy.hpp"
@@ -29,6 +30,19 @@ concept PushPlan = requires(P const& plan, int peer) {
 };
 
 struct Push {
+  static constexpr bool dealsOut(Collective) { return true; }
+  static constexpr Windows windows(Collective collective) {
+    return {.in = collective == Collective::broadcast, .out = true};
+  }
+  static constexpr Movement movement(Volume const& of) {
+    auto const toOne = of.part();
+    Traffic traffic{.part = toOne, .sent = toOne * of.peers(), .stored = toOne * of.peers(), .local = toOne};
+    bool const handsOn = of.collective == Collective::broadcast;
+    // Each of the others loads its share from the root and stores it to all.
+    if (handsOn) traffic = {toOne, of.ranks > 1 ? toOne : 0, toOne, toOne / of.others()};
+    return {.traffic = traffic, .pace = Pace::stream, .loads = handsOn};
+  }
+
   // A broadcast is shared out: every rank hands a part of it on.
   static constexpr bool relays = true;
 

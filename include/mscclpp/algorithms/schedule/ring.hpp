@@ -21,6 +21,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/reduction.hpp"
 #include "mscclpp/algorithms/schedule/shares.hpp"
@@ -35,6 +36,9 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 struct Ring {
+  static constexpr bool rankOrder = false;  // it depends on the share, and sums are rounded on each link
+  static constexpr bool dealsOut(Collective) { return true; }
+  static constexpr Windows windows(Collective) { return {.out = true}; }
   // Rows of the stage: one per rank.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return ranks; }
 

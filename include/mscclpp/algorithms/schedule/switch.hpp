@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/schedule/switch_reduce.hpp"
 #include "mscclpp/algorithms/transport/switch_memory.hpp"
@@ -31,6 +32,15 @@ concept SwitchStorePlan = requires(P const& plan, int peer) {
 };
 
 struct Switch {
+  static constexpr bool rankOrder = false;  // the switch has an order of its own
+  static constexpr bool fixedRanks = false;
+  template <class T, class Op>
+  static constexpr bool reduces = switchReduces<T, Op>;
+  static constexpr bool dealsOut(Collective collective) { return traitsOf(collective).reduces; }
+  static constexpr Windows windows(Collective collective) {
+    auto const traits = traitsOf(collective);
+    return {.in = traits.reduces || traits.hasRoot(), .out = collective != Collective::reduceScatter};
+  }
   // A broadcast goes straight from the root to all.
   static constexpr bool relays = false;
 

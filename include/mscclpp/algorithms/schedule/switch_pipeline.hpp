@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/partition.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/schedule/switch_reduce.hpp"
@@ -67,6 +68,12 @@ struct BlockRoles {
 
 template <class Roles>
 struct SwitchPipeline {
+  static constexpr bool rankOrder = false;
+  static constexpr bool fixedRanks = false;
+  template <class T, class Op>
+  static constexpr bool reduces = switchReduces<T, Op>;
+  static constexpr unsigned leastThreads = Roles::leastThreads;
+  static constexpr unsigned leastBlocks = Roles::leastBlocks;
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t) { return 1; }
 
   template <StagedTransport Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>

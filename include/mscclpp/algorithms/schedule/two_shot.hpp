@@ -7,9 +7,9 @@
 
 #include <concepts>
 #include <cstdint>
-#include <string_view>
 
 #include "mscclpp/algorithms/core/concepts.hpp"
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/partition.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/reduction.hpp"
@@ -19,17 +19,21 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 struct TwoShot {
-  static constexpr std::string_view name = "twoshot";
   // Rows of the workspace: one per source for the contributions, one per source for the results.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return 2 * ranks; }
+  static constexpr bool dealsOut(Collective) { return true; }
+  static constexpr Movement movement(Volume const& of) {
+    auto const share = of.bytes / of.ranks;
+    auto const sent = 2 * share * of.peers() * of.onWire;
+    return {.traffic = {.part = share, .sent = sent, .stored = sent, .local = sent + of.bytes}, .exchanges = 2};
+  }
 
   template <class Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, View<T> out,
                                  Epilogue const& epilogue) {
     constexpr unsigned U = Tr::unroll;
     constexpr unsigned W = Tr::words;
-    // Peers whose payloads are in registers together; it pays to begin all reads before the first store.
-    constexpr int ahead = Ranks > 1 && (Ranks - 1) * static_cast<int>(U) <= 8 ? Ranks - 1 : 1;
+    constexpr int ahead = peersTogether<Tr, Ranks>;
     int const ranks = Ranks != 0 ? Ranks : team.size;
     auto const rank = static_cast<unsigned>(team.rank);
     auto const resultRow = static_cast<unsigned>(ranks);

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
 #include "mscclpp/algorithms/schedule/shares.hpp"
@@ -60,6 +61,15 @@ struct SharePlan {
 struct TwoShotPush {
   // Rows of the workspace: one per source.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return ranks; }
+  static constexpr bool dealsOut(Collective) { return true; }
+  static constexpr Windows windows(Collective) { return {.out = true}; }
+  static constexpr Movement movement(Volume const& of) {
+    // To the other ranks that reduce, and the results to the root; or shares to all, and their results.
+    bool const toRoot = traitsOf(of.collective).hasRoot();
+    auto const share = of.bytes / (toRoot ? of.others() : of.ranks);
+    auto const sent = toRoot ? of.bytes : 2 * share * of.peers();
+    return {.traffic = {.part = share, .sent = sent, .stored = sent, .local = of.bytes}, .barriers = 1};
+  }
 
   template <class Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, SymmetricView<T> const& out,

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "mscclpp/algorithms/core/concepts.hpp"
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/epoch.hpp"
 
@@ -25,6 +26,9 @@ struct MemoryTransport {
   static constexpr unsigned unroll = Unroll;
   static constexpr bool signals = true;  // exchange() tells that stores before it have arrived, wherever
   static constexpr unsigned batch = Unroll % 2 == 0 ? 2 : 1;  // payloads folded together; bounded by registers
+  // Unlike packets, waiting for a signal keeps a multiprocessor busy, so a second wave of blocks costs as much as the
+  // first: no more than are resident together on 132 multiprocessors.
+  static constexpr LaunchPolicy launch{.perThread = slotBytes * Unroll, .largestBlocks = 264};
 
   template <class U>
   MSCCLPP_DEVICE static constexpr U dataOffset(U slot) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "mscclpp/algorithms/core/concepts.hpp"
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/device/epoch.hpp"
 #include "mscclpp/device/packet.hpp"
 
@@ -21,7 +22,11 @@ struct PacketTransport : P {
   using Format = P;
   static constexpr unsigned unroll = Unroll;
   static constexpr bool signals = false;
-  static constexpr unsigned batch = Unroll;  // payloads folded together
+  static constexpr unsigned batch = Unroll;                                      // payloads folded together
+  static constexpr unsigned slotData = P::slotsPerGroup == 8 ? 15 : P::granule;  // bytes of data in a slot, on average
+  static constexpr double onWire = double{P::slotBytes} / slotData;
+  static constexpr LaunchPolicy launch{
+      .perThread = std::uint64_t{slotData} * Unroll, .threads = 128, .largestBlocks = 288};
 
   // For the host: with this much each block takes a whole tile in one round.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,

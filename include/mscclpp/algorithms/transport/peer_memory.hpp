@@ -12,6 +12,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/epoch.hpp"
 
@@ -23,6 +24,7 @@ struct PeerMemory {
   static constexpr unsigned unroll = Unroll;
   static constexpr unsigned granule = 16;
   static constexpr std::size_t sharedBytes = 0;
+  static constexpr LaunchPolicy launch{.perThread = 16 * Unroll, .largestThreads = 512};
 
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t, std::uint32_t) {
     return {blocks, 0, 0, 0};
@@ -36,6 +38,9 @@ struct BulkMemory {
   static constexpr unsigned stages = Stages;
   static constexpr unsigned granule = 16;
   static constexpr std::size_t sharedBytes = std::size_t{Chunk} * Stages;
+  // One thread of a block works; the others help with ragged ends.
+  static constexpr LaunchPolicy launch{
+      .perThread = Chunk / 32, .threads = 32, .largestThreads = 32, .largestBlocks = 32};
 
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t, std::uint32_t) {
     return {blocks, 0, 0, 0};

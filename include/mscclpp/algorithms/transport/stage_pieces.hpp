@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/vector.hpp"
@@ -22,6 +23,7 @@ struct StagePieces {
   static constexpr unsigned unroll = Unroll;
   static constexpr unsigned piece = Piece;
   static constexpr unsigned granule = 16;
+  static constexpr LaunchPolicy launch{.perThread = 16 * Unroll, .largestThreads = 512};
 
   // `rows`: pieces that may lie in a block's stage.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t, std::uint32_t rows) {

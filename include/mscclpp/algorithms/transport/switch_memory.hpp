@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/requirements.hpp"
 #include "mscclpp/algorithms/transport/packet_transport.hpp"
 #include "mscclpp/algorithms/transport/peer_memory.hpp"
@@ -26,6 +27,9 @@ struct SwitchMemory {
   static constexpr unsigned unroll = Unroll;
   static constexpr unsigned granule = 16;
   static constexpr std::size_t sharedBytes = 0;
+  // Few threads keep the switch busy. None of these figures is measured.
+  static constexpr LaunchPolicy launch{
+      .perThread = 16 * Unroll, .threads = 512, .largestThreads = 512, .largestBlocks = 32};
 
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t, std::uint32_t) {
     return {blocks, 0, 0, 0, 1};
@@ -37,6 +41,7 @@ template <unsigned Unroll = 4>
 struct SwitchStage {
   static constexpr unsigned unroll = Unroll;
   static constexpr unsigned granule = 16;
+  static constexpr LaunchPolicy launch = SwitchMemory<Unroll>::launch;
   static constexpr bool staged = true;
 
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,

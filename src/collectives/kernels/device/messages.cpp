@@ -3,7 +3,7 @@
 // The kernels without a collective's data: messages between pairs of ranks, and the barrier.
 #include <algorithm>
 
-#include "collectives/kernels/device/kernels.hpp"
+#include "collectives/kernels/device/add_kernels.hpp"
 #include "mscclpp/algorithms/collective/send_recv.hpp"
 #include "mscclpp/algorithms/transport/packet_transport.hpp"
 #include "mscclpp/device/barrier.hpp"
@@ -50,7 +50,7 @@ struct BarrierKernel {
 
 void startBarrier(KernelCall const& call) { launch(call.stream, call.shape, BarrierKernel{}, DeviceTeam(call.team)); }
 
-void enterMessages(KernelTable& table) {
+void enter_messages(KernelTable& table) {
   addMessages<LL16>(table, "ll16");
   addMessages<LL128>(table, "ll128");
   Kernel barrier;

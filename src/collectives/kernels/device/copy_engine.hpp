@@ -14,8 +14,7 @@
 #include <string>
 
 #include "collectives/kernels/copy_chunks.hpp"
-#include "collectives/kernels/device/others/other_kernels.hpp"
-#include "mscclpp/algorithms/tuning.hpp"
+#include "collectives/kernels/device/add_kernels.hpp"
 #include "mscclpp/device/barrier.hpp"
 
 namespace mscclpp::collectives_impl {
@@ -271,24 +270,35 @@ void startReduceCopies(KernelCall const& call) {
 
 inline constexpr char copyEngineName[] = "copy_engine";
 
-inline void addMoveCopies(KernelTable& table, Collective collective, void (*start)(KernelCall const&)) {
+inline void addMoveCopies(KernelTable& table) {
   Kernel kernel;
-  kernel.start = start;
   kernel.outputWindow = true;
-  // Peers would write what is still to be read.
-  kernel.inPlace = collective != Collective::allToAll && collective != Collective::scatter;
   kernel.sideStreams = 1;
   kernel.requirement = [](std::uint32_t, std::uint32_t blocks, std::uint32_t) {
     return layout::WorkspaceRequirement{.blocks = blocks};
   };
   kernel.shape = [](std::uint32_t, std::uint64_t, std::uint32_t) { return LaunchShape{.blocks = 1, .threads = 32}; };
-  table.add({kernelDevice, collective, copyEngineName, DataType::uint8, ReduceOp::none, 0}, kernel);
+  auto const add = [&](Collective collective, void (*start)(KernelCall const&)) {
+    kernel.start = start;
+    // Peers would write what is still to be read.
+    kernel.inPlace = traitsOf(collective).in.extent != Extent::partPerRank;
+    table.add({kernelDevice, collective, copyEngineName, DataType::uint8, ReduceOp::none, 0}, kernel);
+  };
+  add(Collective::allGather, &startAllGatherCopies);
+  add(Collective::allToAll, &startAllToAllCopies);
+  add(Collective::scatter, &startScatterCopies);
+  add(Collective::gather, &startGatherCopies);
+  add(Collective::broadcast, &startBroadcastCopies);
 }
 
 inline layout::WorkspaceRequirement rowsRequirement(std::uint32_t ranks, std::uint32_t blocks, std::uint32_t) {
   // Over as many blocks as workspaces have anyway.
-  blocks = std::max(blocks, maxAllReduceBlocks);
+  blocks = std::max(blocks, largestGrid);
   return {.blocks = blocks, .stageBytes = (slots * longestCopy * ranks / 2 + blocks - 1) / blocks};
+}
+
+inline LaunchShape rowsShape(std::uint32_t ranks, std::uint64_t bytes, std::uint32_t maxBlocks) {
+  return shapeFor<Pull, PeerMemory<2>>((bytes + ranks - 1) / ranks, maxBlocks);
 }
 
 template <class T, class Op, int Ranks = 0>
@@ -297,7 +307,7 @@ void addReductionsAndCopies(KernelTable& table) {
   Kernel kernel;
   kernel.sideStreams = 1;
   kernel.requirement = &rowsRequirement;
-  kernel.shape = &shapeOf<PeerMemory<2>, true>;
+  kernel.shape = &rowsShape;
   kernel.start = &startReduceScatterCopies<T, Op, Ranks>;
   table.add({kernelDevice, Collective::reduceScatter, copyEngineName, dataTypeOf<T>(), reduceOpOf<Op>(), Ranks},
             kernel);
