@@ -5,10 +5,9 @@
 #include <chrono>
 #include <utility>
 
+#include "bare_launch.hpp"
 #include "machine.hpp"
-#include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/host/error.hpp"
-#include "plan.hpp"
 
 namespace mscclpp::bench {
 namespace {
@@ -19,6 +18,8 @@ void check(cudaError_t code, char const* operation) {
   throw Error(ErrorCode::deviceError,
               fmt::format("benchmark: {}: {} ({})", operation, cudaGetErrorString(code), cudaGetErrorName(code)));
 }
+
+constexpr int repetitionsAhead = 2;
 
 class Event {
  public:
@@ -75,23 +76,22 @@ class Graph {
 // launch time nor its uneven start on the ranks is measured.
 class GraphTimer final : public Timer {
  public:
-  explicit GraphTimer(cudaStream_t stream) : stream_(stream) {}
+  GraphTimer(cudaStream_t stream, int leads) : stream_(stream), leads_(leads) {}
 
-  int leads() const override { return leadOperations; }
+  int leads() const override { return leads_; }
 
   std::vector<double> measure(Repetition const& repetition, int replays) override {
-    constexpr int warmUps = 2;
     Event const begin;
     Event const end;
     Graph const graph(stream_, [&] {
-      for (int i = 0; i < leadOperations; ++i) repetition.operate(i, i > 0);
+      for (int i = 0; i < leads_; ++i) repetition.operate(i, i > 0);
       begin.record(stream_);
-      for (int i = 0; i < repetition.operations; ++i) repetition.operate(leadOperations + i, i > 0);
+      for (int i = 0; i < repetition.operations; ++i) repetition.operate(leads_ + i, i > 0);
       end.record(stream_);
     });
     graph.upload(stream_);
     std::vector<double> seconds;
-    for (int replay = -warmUps; replay < replays; ++replay) {
+    for (int replay = -repetitionsAhead; replay < replays; ++replay) {
       repetition.restore();
       repetition.synchronize();
       repetition.together();
@@ -106,6 +106,7 @@ class GraphTimer final : public Timer {
 
  private:
   cudaStream_t stream_;
+  int leads_;
 };
 
 class CudaMachine final : public Machine {
@@ -113,10 +114,13 @@ class CudaMachine final : public Machine {
   DeviceKind kind() const override { return DeviceKind::cuda; }
   void prepare(int) override {}
   int defaultRanks() const override { return Device::count(DeviceKind::cuda); }
-  std::uint32_t maxBlocks(Device) const override { return largestGrid; }
   void use(Device device) override { check(cudaSetDevice(device.ordinal), "select a device"); }
-  std::unique_ptr<Timer> makeTimer(Stream const& stream) const override {
-    return std::make_unique<GraphTimer>(static_cast<cudaStream_t>(stream.native()));
+  std::unique_ptr<Timer> makeTimer(Stream const& stream, int leads) const override {
+    return std::make_unique<GraphTimer>(static_cast<cudaStream_t>(stream.native()), leads);
+  }
+  int warmUps() const override { return repetitionsAhead; }
+  std::function<void()> bareLaunch(Stream const& stream, LaunchShape const& shape) const override {
+    return makeBareLaunch(stream, shape);
   }
   std::chrono::seconds kernelLimit() const override { return std::chrono::seconds(20); }
   std::string note() const override { return {}; }

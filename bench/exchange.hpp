@@ -13,11 +13,18 @@
 #include <cstdint>
 #include <vector>
 
-#include "mscclpp/algorithms/core/traits.hpp"
+#include "mscclpp/collectives/algorithm.hpp"
 
 namespace mscclpp::bench {
 
 constexpr int slotsOf(Collective collective, int ranks) { return traitsOf(collective).hasParts() ? ranks : 1; }
+
+// A call whose buffers have parts of so many bytes; the rest is the caller's to fill in.
+inline CollectiveCall sizedCall(Collective collective, int ranks, std::uint64_t partBytes) {
+  auto const& traits = traitsOf(collective);
+  auto const count = static_cast<std::size_t>(ranks);
+  return {.inBytes = partBytes * traits.in.partsOf(count), .outBytes = partBytes * traits.out.partsOf(count)};
+}
 
 // What each link has to carry at least in each direction, for one byte of the larger buffer.
 constexpr double busFactor(Collective collective, int ranks) {

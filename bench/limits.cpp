@@ -59,7 +59,7 @@ double measureMemory(Machine& machine, Device device, bool simulated) {
   return rateOf(2.0 * static_cast<double>(bytes), quantile(seconds, 0.5));
 }
 
-Case plannedCase(Options const& given, LimitCase const& limit, WorldFacts const& facts) {
+Case plannedCase(Options const& given, LimitCase const& limit, Session const& session) {
   Options options;
   options.collectives = {limit.collective};
   options.algorithmChoice = AlgorithmChoice::named;
@@ -70,7 +70,7 @@ Case plannedCase(Options const& given, LimitCase const& limit, WorldFacts const&
   options.replays = given.replays;
   if (limit.blocks != 0) options.blocks = limit.blocks;
   if (limit.threads != 0) options.threads = limit.threads;
-  return planCases(options, facts).at(0);
+  return session.plan(options).cases.at(0);
 }
 
 // A rate is missing where much data took no longer than little.
@@ -87,9 +87,9 @@ void requireRates(MachineModel const& model) {
 
 }  // namespace
 
-LimitCases limitCases(WorldFacts const& facts, unsigned multiprocessors) {
-  bool const simulated = facts.machine == DeviceKind::sim;
-  auto const ranks = static_cast<std::uint64_t>(facts.ranks);
+LimitCases limitCases(World const& world, unsigned multiprocessors) {
+  bool const simulated = world.machine == DeviceKind::sim;
+  auto const ranks = static_cast<std::uint64_t>(world.ranks);
   // One payload of every rank or so, and what takes many times the latencies; whole parts for every rank.
   auto const small = 256 * ranks;
   auto const whole = [&](std::uint64_t bytes) { return (bytes + 128 * ranks - 1) / (128 * ranks) * 128 * ranks; };
@@ -154,16 +154,20 @@ MachineModel solveLimits(LimitCases const& cases, LimitTimes const& seconds, int
 
 void measureLimits(Options const& options, std::uint64_t digest) {
   Session session(options, digest);
-  auto const& facts = session.facts();
-  if (facts.ranks < 2) {
+  auto const& world = session.world();
+  if (world.ranks < 2) {
     throw UsageError("--limits: there is 1 rank; it measures links, so 2 or more devices are needed");
   }
-  bool const simulated = facts.machine == DeviceKind::sim;
-  Device const device{facts.machine, 0};
+  if (session.shared()) {
+    throw UsageError(
+        fmt::format("--limits: {} ranks share devices; it measures links, so each needs one of its own", world.ranks));
+  }
+  bool const simulated = world.machine == DeviceKind::sim;
+  Device const device{world.machine, 0};
   auto const multiprocessors = static_cast<unsigned>(device.properties().multiprocessors);
-  auto const limits = limitCases(facts, multiprocessors);
+  auto const limits = limitCases(world, multiprocessors);
   std::vector<Case> cases;
-  for (auto const& limit : limits) cases.push_back(plannedCase(options, limit, facts));
+  for (auto const& limit : limits) cases.push_back(plannedCase(options, limit, session));
   if (session.leads()) fmt::print("mscclpp-bench: limits of {}\n{}\n", session.description(), session.note());
   session.prepare(cases);
   LimitTimes seconds{};
@@ -176,14 +180,14 @@ void measureLimits(Options const& options, std::uint64_t digest) {
     seconds[i] = quantile(result.seconds, 0.5);
     if (session.leads()) {
       fmt::print("{:<38}{:>6}{:>5} x {:<4}{:>10.2f} us\n", limits[i].what, formatBytes(cases[i].bytes()),
-                 cases[i].shape.blocks, cases[i].shape.threads, seconds[i] * 1e6);
+                 cases[i].launch->shape.blocks, cases[i].launch->shape.threads, seconds[i] * 1e6);
     }
   }
   std::optional<double> memoryRate;
-  if (session.leads()) memoryRate = measureMemory(*machine(facts.machine), device, simulated);
+  if (session.leads()) memoryRate = measureMemory(*machine(world.machine), device, simulated);
   session.close();
   if (!memoryRate) return;
-  auto const model = solveLimits(limits, seconds, facts.ranks, facts.device, multiprocessors, *memoryRate);
+  auto const model = solveLimits(limits, seconds, world.ranks, session.deviceName(), multiprocessors, *memoryRate);
   if (!simulated) requireRates(model);
   model.save(options.limits);
   fmt::print("{}", model.json());

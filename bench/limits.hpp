@@ -47,7 +47,7 @@ struct LimitCase {
 using LimitCases = std::array<LimitCase, limitCount>;
 using LimitTimes = std::array<double, limitCount>;  // seconds of an operation, in the order of Limit
 
-LimitCases limitCases(WorldFacts const& facts, unsigned multiprocessors);
+LimitCases limitCases(World const& world, unsigned multiprocessors);
 
 // What follows from the times. Figures that would come out negative, as noise may make small ones, are 0.
 MachineModel solveLimits(LimitCases const& cases, LimitTimes const& seconds, int ranks, std::string device,

@@ -5,11 +5,12 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "mscclpp/host/stream.hpp"
+#include "mscclpp/layout/launch_shape.hpp"
 #include "timer.hpp"
 
 namespace mscclpp::bench {
@@ -21,11 +22,15 @@ class Machine {
   // Before devices are counted or used: this process is about to use, or to see as peers, devices up to this number.
   virtual void prepare(int devices) = 0;
   virtual int defaultRanks() const = 0;
-  // Largest grid that the library's own choice may take.
-  virtual std::uint32_t maxBlocks(Device device) const = 0;
   // The calling thread works with this device from now on.
   virtual void use(Device device) = 0;
-  virtual std::unique_ptr<Timer> makeTimer(Stream const& stream) const = 0;
+  // Of what runs in the stream; with as many leading operations in each graph, where it makes graphs.
+  virtual std::unique_ptr<Timer> makeTimer(Stream const& stream, int leads = leadOperations) const = 0;
+  // Repetitions that do not count, where timers are the processor's.
+  virtual int warmUps() const = 0;
+  // Puts an empty kernel of this shape into the stream, by nothing but the machine's own call; empty where there is no
+  // such thing. Of use as long as the stream.
+  virtual std::function<void()> bareLaunch(Stream const&, LaunchShape const&) const { return {}; }
   // Longest that one wait of a kernel may take.
   virtual std::chrono::seconds kernelLimit() const = 0;
   // What a reader must know about the times; may be empty.

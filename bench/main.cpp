@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <map>
@@ -96,13 +97,15 @@ class Program {
 
   int run() {
     openOutput();
-    cases_ = planCases(commandLine_.options, session_.facts());
+    auto plan = session_.plan(commandLine_.options);
+    cases_ = std::move(plan.cases);
     std::erase_if(cases_, [&](Case const& item) { return !session_.supports(item); });
-    describe();
+    describe(plan.leftOut);
+    if (commandLine_.options.dryRun) return dryRun();
     for (auto const& item : cases_) {
       ::benchmark::RegisterBenchmark(item.name().c_str(),
                                      [this, &item](::benchmark::State& state) { measure(item, state); })
-          ->Iterations(item.replays)
+          ->Iterations(report_.launch == LaunchMode::host ? item.replays * item.operations : item.replays)
           ->UseManualTime()
           ->Unit(::benchmark::kMicrosecond);
     }
@@ -112,14 +115,30 @@ class Program {
     progress_.clear();
     session_.close();
     if (matched == 0) throw UsageError("--benchmark_filter matches no case");
-    if (output_.is_open()) {
-      output_ << (commandLine_.options.output.ends_with(".json") ? report_.json() : report_.markdown());
-      if (!output_.flush()) throw Error(ErrorCode::systemError, "cannot write --output=" + commandLine_.options.output);
-    }
+    writeReport();
     return report_.bad() ? statusBad : 0;
   }
 
  private:
+  int dryRun() {
+    session_.close();
+    for (auto const& item : cases_) {
+      report_.rows.emplace_back().item = item;
+      report_.rows.back().planned = true;
+    }
+    if (!session_.leads()) return 0;
+    fmt::print("{}", report_.heading());
+    for (auto const& row : report_.rows) fmt::print("{}", report_.line(row));
+    writeReport();
+    return 0;
+  }
+
+  void writeReport() {
+    if (!output_.is_open()) return;
+    output_ << (commandLine_.options.output.ends_with(".json") ? report_.json() : report_.markdown());
+    if (!output_.flush()) throw Error(ErrorCode::systemError, "cannot write --output=" + commandLine_.options.output);
+  }
+
   void openOutput() {
     auto const& file = commandLine_.options.output;
     if (file.empty() || !session_.leads()) return;
@@ -127,11 +146,13 @@ class Program {
     if (!output_) throw UsageError(fmt::format("--output={}: the file cannot be written", file));
   }
 
-  void describe() {
-    report_.ranks = session_.facts().ranks;
-    report_.peers = !commandLine_.options.peers.empty();
+  void describe(std::string leftOut) {
+    report_.ranks = session_.world().ranks;
+    report_.launch = commandLine_.options.launch;
+    report_.shared = session_.shared();
+    report_.peers = std::any_of(cases_.begin(), cases_.end(), [](Case const& item) { return !item.own(); });
     report_.note = session_.note();
-    report_.sitting = {{"device", session_.facts().device}, {"boot", bootName()}};
+    report_.sitting = {{"device", session_.deviceName()}, {"boot", bootName()}};
     std::vector<std::string> collectives;
     for (auto const& item : cases_) {
       auto const name = nameOf(item.collective);
@@ -142,10 +163,8 @@ class Program {
                                                 commandLine_.options.inPlace ? ", in place" : "")},
                      {"ranks", session_.description()},
                      {"seed", fmt::format("{}", session_.seed())}};
-    if (auto left = leftOutOf(commandLine_.options, session_.facts()); !left.empty()) {
-      report_.facts.emplace_back("left out", std::move(left));
-    }
-    if (report_.peers) report_.facts.emplace_back("NCCL", session_.ncclVersion());
+    if (!leftOut.empty()) report_.facts.emplace_back("left out", std::move(leftOut));
+    if (auto nccl = session_.ncclVersion(); !nccl.empty()) report_.facts.emplace_back("NCCL", std::move(nccl));
     for (auto const& [what, value] : report_.facts) ::benchmark::AddCustomContext(what, value);
   }
 
@@ -185,8 +204,8 @@ class Program {
       auto& peers = peerMedians_[item.subject()];
       row = makeRow(item, result, report_.ranks, peers);
       if (!item.own() && row.wrong.value_or(0) == 0) peers[item.contender] = row.median;
-      std::size_t replay = 0;
-      for (auto _ : state) state.SetIterationTime(result.seconds.at(replay++));
+      std::size_t sample = 0;
+      for (auto _ : state) state.SetIterationTime(result.seconds.at(sample++));
       addCounters(row, state);
     } catch (std::exception const& error) {
       row.item = item;
@@ -201,16 +220,19 @@ class Program {
     report_.rows.push_back(row);
   }
 
-  static void addCounters(Row const& row, ::benchmark::State& state) {
+  void addCounters(Row const& row, ::benchmark::State& state) const {
     state.counters["bytes"] = static_cast<double>(row.item.bytes());
     state.counters["time_us"] = row.median * 1e6;
     state.counters["p99_us"] = row.p99 * 1e6;
-    state.counters["algbw_gbps"] = row.algorithmBandwidth * 1e-9;
-    state.counters["busbw_gbps"] = row.busBandwidth * 1e-9;
+    if (report_.launch != LaunchMode::host) {
+      state.counters["algbw_gbps"] = row.algorithmBandwidth * 1e-9;
+      state.counters["busbw_gbps"] = row.busBandwidth * 1e-9;
+    }
+    if (row.bare > 0) state.counters["bare_us"] = row.bare * 1e6;
     state.counters["ops_per_graph"] = row.item.operations;
-    if (row.item.own()) {
-      state.counters["blocks"] = row.item.shape.blocks;
-      state.counters["threads"] = row.item.shape.threads;
+    if (row.item.launch) {
+      state.counters["blocks"] = row.item.launch->shape.blocks;
+      state.counters["threads"] = row.item.launch->shape.threads;
     }
     if (row.wrong) state.counters["wrong"] = static_cast<double>(*row.wrong);
     if (auto const best = bestPeer(row)) state.counters["vs_best"] = best->second;
@@ -235,6 +257,11 @@ int runMain(std::vector<std::string> const& arguments) {
     if (!commandLine.help.empty()) {
       fmt::print("{}", commandLine.help);
       return 0;
+    }
+    // Ranks as threads may share GPUs: see host/ranks.hpp, which says why. Without --ranks each has its own.
+    if (commandLine.options.ranks.value_or(1) > 1) {
+      ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+      ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     }
     if (!commandLine.options.limits.empty()) {
       measureLimits(commandLine.options, digestOf(arguments));

@@ -72,8 +72,8 @@ void addRows(ModelCheck& check, std::string const& wanted, RowPrediction const& 
       row.algorithm = entry.at("algorithm").get<std::string>();
       row.ranks = entry.at("ranks").get<int>();
       row.bytes = entry.at("bytes").get<std::uint64_t>();
-      row.blocks = entry.at("blocks").get<unsigned>();
-      row.threads = entry.at("threads").get<unsigned>();
+      row.blocks = entry.value("blocks", 1u);
+      row.threads = entry.value("threads", 1u);
       row.measured = entry.at("time_us").get<double>() * 1e-6;
       if (!(row.measured > 0)) {
         throw UsageError(fmt::format("{}: a time of {} us; allowed is more than 0", source, row.measured * 1e6));

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <limits>
 
+#include "timer.hpp"
+
 namespace mscclpp::bench {
 namespace {
 
@@ -94,18 +96,18 @@ std::optional<Contender> peerByName(std::string_view wanted) {
 
 // The flags as text, where given.
 struct Texts {
-  std::optional<std::string> device, ranks, collective, algorithm, dtype, op, minBytes, maxBytes, factor, peers, check,
-      replays, operationsPerGraph, blocks, threads, overlap, seed, output, limits;
+  std::optional<std::string> device, ranks, devices, launch, collective, algorithm, dtype, op, minBytes, maxBytes,
+      factor, peers, check, replays, operationsPerGraph, blocks, threads, overlap, seed, output, limits;
 };
 
 // It has cases of its own, so what chooses cases is a mistake.
 void interpretLimits(Texts const& text, Options& options) {
   if (!text.limits->ends_with(".json")) refuse("--limits", *text.limits, "a file name that ends in .json");
   for (auto const& [flag, value] :
-       {std::pair("--collective", &text.collective), std::pair("--algorithm", &text.algorithm),
-        std::pair("--dtype", &text.dtype), std::pair("--op", &text.op), std::pair("--min-bytes", &text.minBytes),
-        std::pair("--max-bytes", &text.maxBytes), std::pair("--factor", &text.factor),
-        std::pair("--peers", &text.peers), std::pair("--check", &text.check),
+       {std::pair("--launch", &text.launch), std::pair("--collective", &text.collective),
+        std::pair("--algorithm", &text.algorithm), std::pair("--dtype", &text.dtype), std::pair("--op", &text.op),
+        std::pair("--min-bytes", &text.minBytes), std::pair("--max-bytes", &text.maxBytes),
+        std::pair("--factor", &text.factor), std::pair("--peers", &text.peers), std::pair("--check", &text.check),
         std::pair("--ops-per-graph", &text.operationsPerGraph), std::pair("--blocks", &text.blocks),
         std::pair("--threads", &text.threads), std::pair("--overlap", &text.overlap),
         std::pair("--output", &text.output)}) {
@@ -123,6 +125,13 @@ Options interpret(Texts const& text) {
     options.device = *text.device == "cuda" ? DeviceKind::cuda : DeviceKind::sim;
   }
   if (text.ranks) options.ranks = parseNumber("--ranks", *text.ranks, 1, maxTeamSize);
+  if (text.devices) options.devices = parseNumber("--devices", *text.devices, 1, maxTeamSize);
+  if (text.launch) {
+    auto const found = std::find_if(launchModes.begin(), launchModes.end(),
+                                    [&](LaunchMode mode) { return nameOf(mode) == *text.launch; });
+    if (found == launchModes.end()) refuse("--launch", *text.launch, names(launchModes));
+    options.launch = *found;
+  }
   if (text.collective) parseCollectives(*text.collective, options);
   if (text.algorithm) parseAlgorithms(*text.algorithm, options);
   if (text.dtype) {
@@ -149,9 +158,21 @@ Options interpret(Texts const& text) {
   if (text.operationsPerGraph) {
     options.operationsPerGraph = parseNumber("--ops-per-graph", *text.operationsPerGraph, 1, 10000);
   }
-  if (text.blocks) options.blocks = parseNumber<std::uint32_t>("--blocks", *text.blocks, 1, 4096);
-  if (text.threads) options.threads = parseNumber<std::uint32_t>("--threads", *text.threads, 1, 512);
-  if (text.overlap) options.overlap = parseSwitch("--overlap", *text.overlap);
+  if (options.launch == LaunchMode::host && options.operationsPerGraph.value_or(1) > mostCallsInQueue) {
+    throw UsageError(
+        fmt::format("--ops-per-graph={}: --launch=host takes at most {} calls in a row, since the stream's "
+                    "queue would be full and a call wait for kernels",
+                    *options.operationsPerGraph, mostCallsInQueue));
+  }
+  if (text.blocks) options.blocks = parseNumber<std::uint32_t>("--blocks", *text.blocks, 0, 4096);
+  if (text.threads) options.threads = parseNumber<std::uint32_t>("--threads", *text.threads, 0, 512);
+  if (text.overlap) {
+    options.overlap = parseSwitch("--overlap", *text.overlap);
+    if (options.launch != LaunchMode::graph) {
+      throw UsageError(fmt::format("--overlap={}: with --launch={} the library decides it; leave it out", *text.overlap,
+                                   nameOf(options.launch)));
+    }
+  }
   if (text.seed) {
     options.seed = parseNumber<std::uint64_t>("--seed", *text.seed, 0, std::numeric_limits<std::uint64_t>::max());
   }
@@ -177,7 +198,13 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments) {
   CLI::App app("Times collectives and checks their results, on GPUs or on simulated GPUs.", "mscclpp-bench");
   Texts text;
   app.add_option("--device", text.device, "auto, cuda or sim; auto: GPUs where there are any");
-  app.add_option("--ranks", text.ranks, "ranks in this process: default every GPU, or 4 simulated ones");
+  app.add_option("--ranks", text.ranks,
+                 "ranks in this process: default every GPU, or 4 simulated ones; more than there are GPUs share them");
+  app.add_option("--devices", text.devices, "use the first so many GPUs only; default: as many as there are ranks");
+  app.add_option(
+      "--launch", text.launch,
+      "graph (the default): the device's time of a call in a captured chain; eager: the time of a loop of the "
+      "library's calls; host: the processor's time of one, beside a launch of an empty kernel");
   app.add_option("--collective", text.collective,
                  fmt::format("all, or a list of {}; default allreduce", names(timedCollectives)));
   app.add_option("--algorithm", text.algorithm,
@@ -195,10 +222,12 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments) {
   app.add_option("--check", text.check, "on or off: compare every element with what the host computes; default on");
   app.add_option("--replays", text.replays, "timed repetitions of each case");
   app.add_option("--ops-per-graph", text.operationsPerGraph, "operations in one repetition");
-  app.add_option("--blocks", text.blocks, "blocks of every launch, in place of the library's choice");
+  app.add_option("--blocks", text.blocks, "blocks of every launch, in place of the library's choice, which is 0");
   app.add_option("--threads", text.threads, "threads per block of every launch, likewise");
   app.add_option("--overlap", text.overlap,
                  "on or off: programmatic dependent launch; default on for packet algorithms");
+  bool dryRun = false;
+  app.add_flag("--dry-run", dryRun, "print what would be run, with the library's choices, and run nothing");
   app.add_option("--seed", text.seed, "of the input data; default: a random one, which is printed");
   app.add_option("--output", text.output, "also write the results to this .json or .md file");
   app.add_option("--limits", text.limits,
@@ -217,9 +246,12 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments) {
   }
   result.options = interpret(text);
   result.options.inPlace = inPlace;
-  if (!result.options.limits.empty() && (inPlace || !result.benchmarkArguments.empty())) {
+  result.options.dryRun = dryRun;
+  if (!result.options.limits.empty() && (inPlace || dryRun || !result.benchmarkArguments.empty())) {
     throw UsageError(fmt::format("{}: --limits measures cases of its own; leave it out",
-                                 inPlace ? "--in-place" : result.benchmarkArguments.front()));
+                                 inPlace  ? "--in-place"
+                                 : dryRun ? "--dry-run"
+                                          : result.benchmarkArguments.front()));
   }
   return result;
 }

@@ -19,6 +19,18 @@ namespace mscclpp::bench {
 
 enum class AlgorithmChoice : std::uint8_t { automatic, all, named };
 
+// How calls get into the stream, and what is timed.
+enum class LaunchMode : std::uint8_t {
+  graph,  // captured; the device's time of one of a chain
+  eager,  // by the library's execute(), one after another; the time of the whole loop
+  host,   // likewise; the processor's time of each call
+};
+inline constexpr std::array launchModes{LaunchMode::graph, LaunchMode::eager, LaunchMode::host};
+constexpr std::string_view nameOf(LaunchMode mode) {
+  constexpr std::array<std::string_view, launchModes.size()> names{"graph", "eager", "host"};
+  return names[static_cast<std::size_t>(mode)];
+}
+
 // Whose collective it is.
 enum class Contender : std::uint8_t {
   own,
@@ -36,6 +48,8 @@ constexpr std::string_view nameOf(Contender contender) {
 struct Options {
   std::optional<DeviceKind> device;
   std::optional<int> ranks;
+  std::optional<int> devices;  // no more than these, the first ones
+  LaunchMode launch = LaunchMode::graph;
   AlgorithmChoice algorithmChoice = AlgorithmChoice::automatic;
   std::vector<std::string> algorithms;  // where named
   std::vector<Collective> collectives{Collective::allReduce};
@@ -54,6 +68,7 @@ struct Options {
   std::optional<std::uint32_t> threads;
   std::optional<bool> overlap;
   std::optional<std::uint64_t> seed;
+  bool dryRun = false;  // tell what would be run
   std::string output;
   std::string limits;  // not empty: measure the figures of the cost model and write them there, nothing else
 };

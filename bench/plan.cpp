@@ -6,23 +6,21 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include "inputs.hpp"
-#include "mscclpp/collectives/message_group.hpp"
-#include "mscclpp/collectives/selection.hpp"
-#include "mscclpp/collectives/tuned_profile.hpp"
+#include "mscclpp/host/error.hpp"
+#include "timer.hpp"
 
 namespace mscclpp::bench {
 namespace {
 
 constexpr std::uint64_t mebi = std::uint64_t{1} << 20;
 
-int defaultOperations(DeviceKind machine, std::uint64_t bytes) {
+int defaultOperations(Options const& options, DeviceKind machine, std::uint64_t bytes) {
   if (machine == DeviceKind::sim) return 2;
+  if (options.launch == LaunchMode::host) return 100;
   return bytes <= mebi ? 100 : bytes <= 64 * mebi ? 20 : 5;
 }
 
@@ -31,30 +29,37 @@ int defaultReplays(DeviceKind machine, std::uint64_t bytes) {
   return bytes <= mebi ? 50 : bytes <= 64 * mebi ? 20 : 10;
 }
 
-// As the kernel table has it.
-DataType tableType(Collective collective, DataType type) { return reduces(collective) ? type : DataType::uint8; }
-
-// For any type, with the operation that every type has.
-std::vector<std::string> everyAlgorithm(DeviceKind machine, Collective collective) {
-  auto const& table = KernelTable::instance();
-  if (!reduces(collective)) return table.algorithms(machine, collective, DataType::uint8, ReduceOp::none);
-  std::vector<std::string> result;
-  for (auto type : dataTypes) {
-    auto const names = table.algorithms(machine, collective, type, ReduceOp::sum);
-    // Types that fewer algorithms carry have a part of the others' list.
-    if (names.size() > result.size()) result = names;
+// Why algorithms refuse a call, and which: "a, b: reason; c: another".
+class Reasons {
+ public:
+  void add(std::string const& reason, std::string const& name) {
+    auto found = std::find_if(entries_.begin(), entries_.end(), [&](auto const& one) { return one.first == reason; });
+    if (found == entries_.end()) found = entries_.insert(entries_.end(), {reason, {}});
+    auto& names = found->second;
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
-  return result;
-}
+  std::string text() const {
+    std::vector<std::string> parts;
+    for (auto const& [reason, names] : entries_) parts.push_back(fmt::format("{}: {}", fmt::join(names, ", "), reason));
+    return fmt::format("{}", fmt::join(parts, "; "));
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<std::string>>> entries_;
+};
 
 class Planner {
  public:
-  Planner(Options const& options, WorldFacts const& facts) : options_(options), facts_(facts) {}
+  Planner(Options const& options, World world, AlgorithmCollection const& algorithms)
+      : options_(options), world_(std::move(world)), algorithms_(algorithms) {
+    // One rank's view, so that all plan alike.
+    world_.rank = 0;
+    world_.planned = true;
+  }
 
-  std::vector<Case> plan() {
+  Plan plan() {
     checkNames();
     for (auto collective : options_.collectives) {
-      if (everyAlgorithm(facts_.machine, collective).empty() && options_.everyCollective) continue;
       if (options_.inPlace && !traitsOf(collective).inPlace) {
         if (options_.everyCollective) continue;
         throw UsageError(fmt::format("--in-place: {} has no such form; leave the flag out", nameOf(collective)));
@@ -71,7 +76,7 @@ class Planner {
       throw UsageError(fmt::format("--collective={}: this mscclpp-bench has no kernel of them for this machine",
                                    options_.everyCollective ? "all" : joinedCollectives()));
     }
-    return std::move(cases_);
+    return {std::move(cases_), leftOut_.text()};
   }
 
  private:
@@ -83,14 +88,18 @@ class Planner {
 
   // A name that none of the collectives has is a mistake.
   void checkNames() const {
-    std::vector<std::string> known;
-    for (auto collective : options_.collectives) {
-      for (auto const& name : everyAlgorithm(facts_.machine, collective)) {
-        if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
-      }
-    }
+    auto const isKnown = [&](std::string const& wanted) {
+      return std::any_of(options_.collectives.begin(), options_.collectives.end(),
+                         [&](auto collective) { return algorithms_.find(collective, wanted) != nullptr; });
+    };
     for (auto const& wanted : options_.algorithms) {
-      if (std::find(known.begin(), known.end(), wanted) != known.end()) continue;
+      if (isKnown(wanted)) continue;
+      std::vector<std::string> known;
+      for (auto collective : options_.collectives) {
+        for (auto const& name : algorithms_.names(collective)) {
+          if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+        }
+      }
       throw UsageError(
           fmt::format("--algorithm={}: allowed is auto, all, or a list of {}", wanted, fmt::join(known, ", ")));
     }
@@ -101,181 +110,131 @@ class Planner {
     item.collective = collective;
     item.type = type;
     item.operation = operation;
-    item.slots = slotsOf(collective, facts_.ranks);
+    item.slots = slotsOf(collective, world_.ranks);
     item.count = bytes / bytesOf(type) / static_cast<std::uint64_t>(item.slots);
-    item.replays = options_.replays.value_or(defaultReplays(facts_.machine, bytes));
-    item.operations = std::min(options_.operationsPerGraph.value_or(defaultOperations(facts_.machine, bytes)),
-                               maxOperations(collective, type, operation, facts_.ranks));
+    item.replays = options_.replays.value_or(defaultReplays(world_.machine, bytes));
+    item.operations = std::min(options_.operationsPerGraph.value_or(defaultOperations(options_, world_.machine, bytes)),
+                               maxOperations(collective, type, operation, world_.ranks));
     return item;
   }
 
   void planSizes(Collective collective, DataType type, ReduceOp operation) {
-    auto const least = bytesOf(type) * static_cast<std::uint64_t>(slotsOf(collective, facts_.ranks));
+    auto const least = bytesOf(type) * static_cast<std::uint64_t>(slotsOf(collective, world_.ranks));
     if (options_.minBytes < least) {
       throw UsageError(
           traitsOf(collective).hasParts()
               ? fmt::format("--min-bytes={} is less than one element of --dtype={} for each of the {} ranks "
                             "of {}, which takes {} bytes",
-                            options_.minBytes, nameOf(type), facts_.ranks, nameOf(collective), least)
+                            options_.minBytes, nameOf(type), world_.ranks, nameOf(collective), least)
               : fmt::format("--min-bytes={} is less than one element of --dtype={}, which has {} bytes",
                             options_.minBytes, nameOf(type), least));
     }
     std::uint64_t const most =
-        std::max(options_.minBytes, options_.maxBytes.value_or(facts_.machine == DeviceKind::sim ? mebi : 1024 * mebi));
+        std::max(options_.minBytes, options_.maxBytes.value_or(world_.machine == DeviceKind::sim ? mebi : 1024 * mebi));
     for (std::uint64_t bytes = options_.minBytes; bytes <= most; bytes *= options_.factor) {
       auto const blank = blankCase(collective, type, operation, bytes);
-      auto const names = algorithmsFor(blank);
-      if (names.empty()) continue;
+      auto const own = ownCases(blank);
+      if (own.empty()) continue;
       for (auto peer : options_.peers) {
         auto item = blank;
         item.contender = peer;
         cases_.push_back(item);
       }
-      for (auto const& name : names) cases_.push_back(ownCase(blank, name));
+      cases_.insert(cases_.end(), own.begin(), own.end());
     }
   }
 
-  bool possible(Case item, std::string const& algorithm) const {
-    item.algorithmName = algorithm;
-    auto const* const kernel = kernelOf(item, facts_);
-    // Links of messages are made for one format of packets.
-    bool const linked = kernel != nullptr && item.collective == Collective::sendRecv && kernel->packets;
-    if (linked && kernel->needsWholeLines != facts_.wholeLines) return false;
-    return kernel != nullptr && (facts_.wholeLines || !kernel->needsWholeLines) &&
-           (facts_.noMulticast.empty() || !kernel->multicast) && (!options_.inPlace || kernel->inPlace);
+  // Where nothing is yet: apart by more than any size, or one buffer.
+  CollectiveCall callOf(Case const& item) const {
+    constexpr std::uintptr_t apart = std::uintptr_t{1} << 44;
+    auto* const in = reinterpret_cast<std::byte*>(apart);
+    auto* const out = options_.inPlace ? in : in + apart;
+    return item.call(world_.ranks, in, out, 0);
   }
 
-  // Where a number of threads was asked for.
-  bool fits(Case item, std::string const& algorithm) const {
-    item.algorithmName = algorithm;
-    auto const& kernel = *kernelOf(item, facts_);
-    return (!options_.threads || (*options_.threads >= kernel.minThreads && *options_.threads <= kernel.maxThreads)) &&
-           (!options_.blocks || *options_.blocks >= kernel.minBlocks);
-  }
+  std::vector<Case> ownCases(Case item) {
+    item.inPlace = options_.inPlace;
+    item.blocks = static_cast<int>(options_.blocks.value_or(0));
+    item.threads = static_cast<int>(options_.threads.value_or(0));
+    auto const call = callOf(item);
+    if (options_.algorithmChoice == AlgorithmChoice::automatic) return chosenCase(item, call);
 
-  std::vector<std::string> algorithmsFor(Case const& blank) const {
-    auto const there = KernelTable::instance().algorithms(facts_.machine, blank.collective,
-                                                          tableType(blank.collective, blank.type), blank.operation);
-    if (there.empty()) refuseOperation(blank);
-    switch (options_.algorithmChoice) {
-      case AlgorithmChoice::automatic:
-        return {automatic(blank).algorithm};
-      case AlgorithmChoice::all: {
-        std::vector<std::string> result;
-        std::copy_if(there.begin(), there.end(), std::back_inserter(result),
-                     [&](auto const& name) { return possible(blank, name) && fits(blank, name); });
-        return result;
+    bool const all = options_.algorithmChoice == AlgorithmChoice::all;
+    std::vector<Case> result;
+    Reasons refusals;
+    for (auto const& name : all ? algorithms_.names(item.collective) : options_.algorithms) {
+      auto const algorithm = algorithms_.find(item.collective, name);
+      if (algorithm == nullptr) continue;
+      if (auto const why = refusal(*algorithm, call); !why.empty()) {
+        if (!all) throw UsageError(fmt::format("{}: {}", flagsOf(item, name), why));
+        refusals.add(why, name);
+        leftOut_.add(why, name);
+        continue;
       }
-      case AlgorithmChoice::named:
-        break;
+      item.by = algorithm;
+      item.launch = algorithm->launchFor(world_, call);
+      result.push_back(finished(item));
     }
-    std::vector<std::string> result;
-    auto const every = everyAlgorithm(facts_.machine, blank.collective);
-    for (auto const& name : options_.algorithms) {
-      if (std::find(every.begin(), every.end(), name) == every.end()) continue;
-      if (std::find(there.begin(), there.end(), name) == there.end()) {
-        throw UsageError(
-            fmt::format("--algorithm={} has packets that are too small for --dtype={}; choose one with ll16, ll128 or "
-                        "memory",
-                        name, nameOf(blank.type)));
-      }
-      if (auto item = blank; !facts_.noMulticast.empty()) {
-        item.algorithmName = name;
-        if (kernelOf(item, facts_)->multicast) {
-          throw UsageError(
-              fmt::format("--algorithm={} goes through the switch between the devices: {}", name, facts_.noMulticast));
-        }
-      }
-      if (options_.inPlace && !possible(blank, name)) {
-        throw UsageError(
-            fmt::format("--algorithm={}: {} cannot run it --in-place here", name, nameOf(blank.collective)));
-      }
-      if (!possible(blank, name)) {
-        throw UsageError(fmt::format(
-            "--algorithm={} needs links that deliver 128-byte lines whole, which these devices do not have; "
-            "choose one with ll8, ll16 or memory",
-            name));
-      }
-      result.push_back(name);
-    }
+    if (all && result.empty() && !options_.everyCollective) refuseAll(item, refusals);
     return result;
   }
 
-  [[noreturn]] void refuseOperation(Case const& blank) const {
-    if (everyAlgorithm(facts_.machine, blank.collective).empty()) {
-      throw UsageError(fmt::format("--collective={}: this mscclpp-bench has no kernel of it for this machine",
-                                   nameOf(blank.collective)));
-    }
-    std::vector<std::string_view> types;
-    for (auto type : dataTypes) {
-      if (!KernelTable::instance().algorithms(facts_.machine, blank.collective, type, blank.operation).empty()) {
-        types.push_back(nameOf(type));
+  std::vector<Case> chosenCase(Case item, CollectiveCall const& call) const {
+    try {
+      auto const resolution = algorithms_.resolve(item.collective, world_, call);
+      item.by = resolution.algorithm;
+      item.launch = resolution.launch;
+      item.chosen = true;
+      item.blocks = resolution.blocks;
+      item.threads = resolution.threads;
+    } catch (Error const& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      Reasons refusals;
+      for (auto const& name : algorithms_.names(item.collective)) {
+        refusals.add(refusal(*algorithms_.at(item.collective, name), call), name);
       }
+      refuseAll(item, refusals);
     }
-    throw UsageError(fmt::format("--op={} is not built for --dtype={}; {} has it for {}", nameOf(blank.operation),
-                                 nameOf(blank.type), nameOf(blank.collective),
-                                 types.empty() ? "no type" : fmt::format("{}", fmt::join(types, ", "))));
+    if (auto const why = refusal(*item.by, call); !why.empty()) {
+      throw UsageError(fmt::format("{}: {}: {}", flagsOf(item, "auto"), item.by->name(), why));
+    }
+    return {finished(item)};
   }
 
-  // The library's choice: what was measured on such a machine, else its rule.
-  Selection automatic(Case const& blank) const {
-    SelectionRequest const request{.collective = blank.collective,
-                                   .ranks = facts_.ranks,
-                                   .bytes = blank.bytes(),
-                                   .type = blank.type,
-                                   .op = blank.operation,
-                                   .symmetric = true,
-                                   .machine = facts_.machine,
-                                   .device = facts_.device,
-                                   .wholeLines = facts_.wholeLines};
-    if (auto const* const tuned = profile_ != nullptr ? profile_->nearest(request) : nullptr;
-        tuned != nullptr && possible(blank, tuned->algorithm)) {
-      return {tuned->algorithm, tuned->blocks, tuned->threads};
+  std::string refusal(Algorithm const& algorithm, CollectiveCall const& call) const {
+    auto const why = algorithm.refusal(world_, call);
+    if (why.empty() && options_.overlap && !algorithm.launchFor(world_, call)) {
+      return "it starts its kernel by itself, so that --overlap says nothing to it; leave the flag out";
     }
-    for (auto const& name : preferredAlgorithms(request)) {
-      if (possible(blank, name)) return {name};
-    }
-    throw UsageError(fmt::format("--collective={}: no algorithm can run it{} on these devices",
-                                 nameOf(blank.collective), options_.inPlace ? " --in-place" : ""));
+    return why;
   }
 
-  Case ownCase(Case item, std::string const& algorithm) const {
-    item.algorithmName = algorithm;
-    item.inPlace = options_.inPlace;
-    auto const& kernel = *kernelOf(item, facts_);
-    auto const ranks = static_cast<std::uint32_t>(facts_.ranks);
-    item.shape =
-        item.collective == Collective::sendRecv
-            ? messageLaunchShape(kernel, 1, layout::PointToPointRequirement{}.lanes, item.slotBytes(), facts_.maxBlocks)
-            : kernel.shape(ranks, item.slotBytes(), facts_.maxBlocks);
-    if (options_.algorithmChoice == AlgorithmChoice::automatic) {
-      auto const choice = automatic(item);
-      if (choice.blocks > 0) item.shape.blocks = static_cast<unsigned>(choice.blocks);
-      if (choice.threads > 0) item.shape.threads = static_cast<unsigned>(choice.threads);
-    }
-    if (options_.blocks) item.shape.blocks = *options_.blocks;
-    if (options_.threads) item.shape.threads = *options_.threads;
-    if (item.shape.threads < kernel.minThreads) {
-      throw UsageError(
-          fmt::format("--threads={}: {} needs at least {}", item.shape.threads, algorithm, kernel.minThreads));
-    }
-    if (item.shape.blocks < kernel.minBlocks) {
-      throw UsageError(
-          fmt::format("--blocks={}: {} needs at least {}", item.shape.blocks, algorithm, kernel.minBlocks));
-    }
-    if (item.shape.threads > kernel.maxThreads) {
-      throw UsageError(
-          fmt::format("--threads={}: {} takes at most {}", item.shape.threads, algorithm, kernel.maxThreads));
-    }
-    item.overlap = options_.overlap.value_or(kernel.overlaps);
-    item.rankOrder = kernel.rankOrder;
+  [[noreturn]] void refuseAll(Case const& item, Reasons const& refusals) const {
+    auto const choice = options_.algorithmChoice == AlgorithmChoice::all ? "all" : "auto";
+    throw UsageError(fmt::format("{}: every algorithm refuses; {}", flagsOf(item, choice), refusals.text()));
+  }
+
+  Case finished(Case item) const {
+    item.overlap = options_.overlap.value_or(item.launch && item.launch->shape.overlapPrevious);
     return item;
   }
 
+  // What asks for the case.
+  std::string flagsOf(Case const& item, std::string_view algorithm) const {
+    auto text =
+        fmt::format("--collective={} --algorithm={} --dtype={}", nameOf(item.collective), algorithm, nameOf(item.type));
+    if (reduces(item.collective)) text += fmt::format(" --op={}", nameOf(item.operation));
+    if (options_.inPlace) text += " --in-place";
+    if (options_.blocks) text += fmt::format(" --blocks={}", *options_.blocks);
+    if (options_.threads) text += fmt::format(" --threads={}", *options_.threads);
+    return text;
+  }
+
   Options const& options_;
-  WorldFacts const& facts_;
-  std::shared_ptr<TunedProfile const> profile_ = TunedProfile::installed();
+  World world_;
+  AlgorithmCollection const& algorithms_;
   std::vector<Case> cases_;
+  Reasons leftOut_;
 };
 
 }  // namespace
@@ -288,38 +247,27 @@ std::string Case::name() const {
   return fmt::format("{}/{}/{}/{}/{}", nameOf(collective), algorithm(), nameOf(type), nameOf(operation), bytes());
 }
 
-Kernel const* kernelOf(Case const& item, WorldFacts const& facts) {
-  return KernelTable::instance().find({facts.machine, item.collective, item.algorithmName,
-                                       tableType(item.collective, item.type), item.operation, facts.ranks});
+CollectiveCall Case::call(int ranks, void const* in, void* out, int root) const {
+  auto call = sizedCall(collective, ranks, slotBytes());
+  call.in = in;
+  call.out = out;
+  call.type = type;
+  call.op = operation;
+  call.blocks = blocks;
+  call.threads = threads;
+  call.symmetric = true;
+  call.root = root;
+  return call;
 }
 
-std::vector<Case> planCases(Options const& options, WorldFacts const& facts) { return Planner(options, facts).plan(); }
-
-std::string leftOutOf(Options const& options, WorldFacts const& facts) {
-  if (facts.noMulticast.empty()) return {};
-  std::vector<std::string> names;
-  for (auto collective : options.collectives) {
-    for (auto const& name : everyAlgorithm(facts.machine, collective)) {
-      bool through = false;
-      for (auto type : dataTypes) {
-        auto const* const kernel =
-            KernelTable::instance().find({facts.machine, collective, name, tableType(collective, type),
-                                          reduces(collective) ? ReduceOp::sum : ReduceOp::none, facts.ranks});
-        through = through || (kernel != nullptr && kernel->multicast);
-      }
-      if (through && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    }
-  }
-  return names.empty() ? std::string() : fmt::format("{}: {}", fmt::join(names, ", "), facts.noMulticast);
+Plan planCases(Options const& options, World world, AlgorithmCollection const& algorithms) {
+  return Planner(options, std::move(world), algorithms).plan();
 }
 
-layout::WorkspaceRequirement requirementOf(std::vector<Case> const& cases, WorldFacts const& facts) {
+layout::WorkspaceRequirement requirementOf(std::vector<Case> const& cases) {
   layout::WorkspaceRequirement total{.blocks = 1};
   for (auto const& item : cases) {
-    if (!item.own()) continue;
-    total =
-        merge(total, kernelOf(item, facts)
-                         ->requirement(static_cast<std::uint32_t>(facts.ranks), item.shape.blocks, item.shape.threads));
+    if (item.launch) total = merge(total, item.launch->requirement);
   }
   return total;
 }

@@ -16,6 +16,7 @@
 #include "checker.hpp"
 #include "inputs.hpp"
 #include "machine.hpp"
+#include "mscclpp/collectives/contexts.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/communicator.hpp"
@@ -24,8 +25,6 @@
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/memory_window.hpp"
-#include "mscclpp/host/multicast.hpp"
-#include "mscclpp/host/point_to_point.hpp"
 #include "mscclpp/host/team.hpp"
 #include "nccl_peer.hpp"
 #include "rank_pool.hpp"
@@ -83,7 +82,6 @@ struct Rank {
   std::optional<MemoryWindow> windows[2];  // the same buffers on all ranks, where kernels need them
   std::vector<Stream> sideStreams;
   std::unique_ptr<Team> team;
-  std::unique_ptr<PointToPoint> links;  // where messages between pairs of ranks are timed
   std::unique_ptr<NcclCommunicator> nccl;
   std::unique_ptr<NcclWindow> ncclWindows[2];
   std::vector<std::byte> timed;  // one block of this rank's data
@@ -157,7 +155,6 @@ struct Session::Impl {
     several = launch.size > 1;
     auto const kind = chooseMachine(options);
     host = machine(kind);
-    facts.machine = kind;
     nccl = openNccl(options, kind);
     std::vector<std::shared_ptr<Bootstrap>> bootstraps;
     if (several) {
@@ -166,30 +163,37 @@ struct Session::Impl {
                                      launch.launcher, launch.size));
       }
       bootstraps.push_back(bootstrapFromEnvironment(meetingLimit));
-      host->prepare(std::max(bootstraps[0]->getNranksPerNode(), launch.localRank + 1));
+      host->prepare(options.devices.value_or(std::max(bootstraps[0]->getNranksPerNode(), launch.localRank + 1)));
     } else {
       int const wanted = options.ranks.value_or(host->defaultRanks());
-      host->prepare(wanted);
+      host->prepare(options.devices.value_or(wanted));
       bootstraps = LocalBootstrap::create(std::max(wanted, 1), meetingLimit);
     }
-    facts.ranks = bootstraps[0]->getNranks();
-    int const devices = Device::count(kind);
-    int const needed = several ? launch.localRank + 1 : facts.ranks;
-    if (devices < needed) {
-      throw UsageError(devices == 0
-                           ? fmt::format("--device={}: {}", flagOf(kind), noDevice(kind))
-                           : fmt::format("{} ranks on this machine, but it has {} {} device(s); a rank needs one "
-                                         "of its own",
-                                         needed, devices, nameOf(kind)));
+    int const ranksInAll = bootstraps[0]->getNranks();
+    int const there = Device::count(kind);
+    if (there == 0) throw UsageError(fmt::format("--device={}: {}", flagOf(kind), noDevice(kind)));
+    if (options.devices.value_or(0) > there) {
+      throw UsageError(
+          fmt::format("--devices={}, but this machine has {} {} device(s)", *options.devices, there, nameOf(kind)));
     }
-    if (facts.ranks > maxTeamSize) {
-      throw UsageError(fmt::format("{} ranks; a team holds at most {}", facts.ranks, maxTeamSize));
+    devices = options.devices.value_or(there);
+    if (ranksInAll > maxTeamSize) {
+      throw UsageError(fmt::format("{} ranks; a team holds at most {}", ranksInAll, maxTeamSize));
+    }
+    if (!several && devices < ranksInAll) {
+      oneAtATime = kind == DeviceKind::cuda;
+      runtime(kind).holdReleases();
+      releasesHeld.reset(&runtime(kind));
     }
     ranks.resize(bootstraps.size());
     pool = std::make_unique<RankPool>(static_cast<int>(ranks.size()), [this] { endWaits(); });
     seed = options.seed.value_or(std::random_device{}() | std::uint64_t{std::random_device{}()} << 32);
     onAll([&](Rank& rank, int index) { join(rank, bootstraps[static_cast<std::size_t>(index)], digest); });
     joined = true;
+    if (shared && nccl) {
+      nccl.reset();
+      whyNoNccl = "left out, since ranks share GPUs and it refuses two of them on one";
+    }
   }
 
   // Runs work(rank, index in this process) on the ranks' threads.
@@ -207,12 +211,12 @@ struct Session::Impl {
     // The only holder: a rank that fails here leaves at once, and the others need not wait for it.
     rank.bootstrap = std::move(bootstrap);
     try {
-      Device const device{facts.machine, several ? launch.localRank : rank.bootstrap->getRank()};
+      Device const device{host->kind(), (several ? launch.localRank : rank.bootstrap->getRank()) % devices};
       host->use(device);
       rank.communicator = std::make_unique<Communicator>(rank.bootstrap, device);
       if (!processVariable("MSCCLPP_KERNEL_TIMEOUT")) rank.communicator->setTimeLimit(host->kernelLimit());
       rank.stream = std::make_unique<Stream>(device);
-      rank.timer = host->makeTimer(*rank.stream);
+      rank.timer = timerFor(*rank.stream);
       agree(rank, digest);
     } catch (...) {
       leave(rank);
@@ -220,39 +224,45 @@ struct Session::Impl {
     }
   }
 
-  // Facts that all ranks must see alike.
+  std::unique_ptr<Timer> timerFor(Stream const& stream) const {
+    switch (options.launch) {
+      case LaunchMode::graph:
+        break;
+      case LaunchMode::eager:
+        return makeLoopTimer(host->warmUps());
+      case LaunchMode::host:
+        return makeCallTimer(host->warmUps());
+    }
+    return host->makeTimer(stream, oneAtATime ? 0 : leadOperations);
+  }
+
+  // What all ranks must see alike.
   void agree(Rank& rank, std::uint64_t digest) {
     struct Own {
       std::array<char, 128> device{};
       std::uint64_t digest;
       std::uint64_t seed;
-      std::uint32_t maxBlocks;
-      std::uint32_t wholeLines;
-      std::array<char, 256> noMulticast{};
     };
-    Own mine{.digest = digest,
-             .seed = seed,
-             .maxBlocks = host->maxBlocks(rank.device()),
-             .wholeLines = rank.communicator->linesArriveWhole() ? 1u : 0u};
+    Own mine{.digest = digest, .seed = seed};
     auto const name = rank.device().properties().name;
     std::copy_n(name.begin(), std::min(name.size(), mine.device.size() - 1), mine.device.begin());
-    auto const why = whyNoMulticast(rank.device());
-    std::copy_n(why.begin(), std::min(why.size(), mine.noMulticast.size() - 1), mine.noMulticast.begin());
     auto const all = gather(*rank.bootstrap, mine);
     for (std::size_t other = 0; other < all.size(); ++other) {
       if (all[other].digest == digest) continue;
       throw UsageError(
           fmt::format("rank {} and rank {} were started with different arguments", rank.communicator->rank(), other));
     }
+    auto const& found = World::of(*rank.communicator);
     if (rank.communicator->rank() != 0 && !several) return;
     seed = all[0].seed;
-    facts.device = all[0].device.data();
-    for (auto const& other : all) {
-      facts.maxBlocks = std::min(facts.maxBlocks, other.maxBlocks);
-      facts.wholeLines = facts.wholeLines && other.wholeLines != 0;
-      if (facts.noMulticast.empty()) facts.noMulticast = other.noMulticast.data();
-    }
+    deviceName = all[0].device.data();
+    world = found;
+    world.rank = 0;
+    shared = rank.communicator->ranksPerDevice() > 1;
   }
+
+  // Through the library's own call, which makes what it needs by itself.
+  bool executed(Case const& item) const { return options.launch != LaunchMode::graph || !item.launch; }
 
   void prepare(std::vector<Case> const& cases) {
     std::uint64_t bytes = 0;
@@ -260,27 +270,26 @@ struct Session::Impl {
     bool second = false;     // a buffer apart from the input
     bool windows = false;    // buffers that peers' kernels reach
     bool multicast = false;  // by the switch as well
-    bool messages = false;   // between pairs of ranks
     unsigned sideStreams = 0;
     for (auto const& item : cases) {
       bytes = std::max(bytes, item.bytes());
       second = second || !item.inPlace;
       if (item.contender == Contender::ncclSymmetric) symmetricBytes = std::max(symmetricBytes, item.bytes());
-      if (item.own()) {
-        auto const& kernel = *kernelOf(item, facts);
-        messages = messages || item.collective == Collective::sendRecv;
-        windows = windows || kernel.inputWindow || kernel.outputWindow;
+      if (item.launch) {
+        auto const& kernel = *item.launch->kernel;
+        windows = windows || ((kernel.inputWindow || kernel.outputWindow) && !executed(item));
         multicast = multicast || ((kernel.inputWindow || kernel.outputWindow) && kernel.multicast);
         sideStreams = std::max(sideStreams, kernel.sideStreams);
       }
       auto& period = periods[item.type];
       period = std::max(period, periodFor(item.elements()));
     }
-    auto const requirement = requirementOf(cases, facts);
-    auto const workspace = layout::WorkspaceLayout::make(static_cast<std::uint32_t>(facts.ranks), requirement).total;
+    auto const requirement = requirementOf(cases);
+    auto const workspace = layout::WorkspaceLayout::make(static_cast<std::uint32_t>(world.ranks), requirement).total;
     auto const room = bytes + guardBytes;
     auto const symmetricRoom = symmetricBytes == 0 ? 0 : symmetricBytes + guardBytes;
-    auto const total = room * (second ? 3 : 2) + 2 * symmetricRoom + workspace;
+    auto const sharing = static_cast<std::uint64_t>(ranks.front().communicator->ranksPerDevice());
+    auto const total = (room * (second ? 3 : 2) + 2 * symmetricRoom + workspace) * sharing;
     Watchdog const watchdog(meetingLimit + std::chrono::seconds(60), "making the buffers and communicators");
     auto const make = [&](Rank& rank) {
       auto const memory = rank.device().properties().memoryBytes;
@@ -299,12 +308,11 @@ struct Session::Impl {
       }
       while (rank.sideStreams.size() < sideStreams) rank.sideStreams.emplace_back(rank.device());
       rank.staging = std::make_unique<Staging>(rank.device());
-      rank.team = std::make_unique<Team>(*rank.communicator, requirement);
-      if (messages) rank.links = std::make_unique<PointToPoint>(*rank.communicator);
+      if (options.launch == LaunchMode::graph) rank.team = std::make_unique<Team>(*rank.communicator, requirement);
       if (nccl) {
         auto const mine = rank.communicator->rank() == 0 ? nccl->makeUniqueId() : NcclLibrary::UniqueId{};
         auto const ids = gather(*rank.bootstrap, mine);
-        rank.nccl = std::make_unique<NcclCommunicator>(*nccl, ids[0], rank.communicator->rank(), facts.ranks);
+        rank.nccl = std::make_unique<NcclCommunicator>(*nccl, ids[0], rank.communicator->rank(), world.ranks);
         if (symmetricRoom != 0) {
           for (auto& window : rank.ncclWindows) window = std::make_unique<NcclWindow>(*rank.nccl, symmetricRoom);
         }
@@ -327,10 +335,10 @@ struct Session::Impl {
     auto const period = periods.at(item.type);
     if (fresh) {
       answersOf = {item.type, item.operation};
-      answers = answersFor(item.type, item.operation, seed, facts.ranks, period);
+      answers = answersFor(item.type, item.operation, seed, world.ranks, period);
     }
     if (!item.inRankOrder() && options.check && reduces(item.collective) && answers.reducedLoosely.block.empty()) {
-      answers.reducedLoosely = expectedWithSlack(item.type, item.operation, seed, facts.ranks, period);
+      answers.reducedLoosely = expectedWithSlack(item.type, item.operation, seed, world.ranks, period);
     }
     ++casesRun;
     std::vector<CaseResult> results(ranks.size());
@@ -338,7 +346,7 @@ struct Session::Impl {
       if (fresh) rank.timed = timedBlock(item.type, item.operation, seed, rank.communicator->rank(), period);
       auto& result = results[static_cast<std::size_t>(index)];
       if (options.check) result.wrong = check(rank, item);
-      result.seconds = time(rank, item);
+      time(rank, item, result);
       if (options.check && !reduces(item.collective)) *result.wrong += checkChain(rank, item);
       if (several) result = slowest(allResults(rank, item, result));
     });
@@ -348,8 +356,10 @@ struct Session::Impl {
   static CaseResult slowest(std::vector<CaseResult> const& results) {
     CaseResult total = results.at(0);
     for (std::size_t i = 1; i < results.size(); ++i) {
-      for (std::size_t r = 0; r < total.seconds.size(); ++r) {
-        total.seconds[r] = std::max(total.seconds[r], results[i].seconds.at(r));
+      for (auto const samples : {&CaseResult::seconds, &CaseResult::bare}) {
+        for (std::size_t r = 0; r < (total.*samples).size(); ++r) {
+          (total.*samples)[r] = std::max((total.*samples)[r], (results[i].*samples).at(r));
+        }
       }
       if (total.wrong) *total.wrong += results[i].wrong.value_or(0);
     }
@@ -372,15 +382,22 @@ struct Session::Impl {
                               "ranks the same arguments",
                               rank.communicator->rank(), item.name(), casesRun, other));
     }
-    auto const replays = mine.seconds.size();
-    std::vector<double> seconds(replays * heads.size());
-    std::copy(mine.seconds.begin(), mine.seconds.end(),
-              seconds.begin() + static_cast<std::ptrdiff_t>(replays) * rank.communicator->rank());
-    rank.bootstrap->allGather(seconds.data(), replays * sizeof(double));
     std::vector<CaseResult> all(heads.size());
-    for (std::size_t other = 0; other < heads.size(); ++other) {
-      auto const first = seconds.begin() + static_cast<std::ptrdiff_t>(replays * other);
-      all[other].seconds.assign(first, first + static_cast<std::ptrdiff_t>(replays));
+    for (auto const samples : {&CaseResult::seconds, &CaseResult::bare}) {
+      auto const count = (mine.*samples).size();
+      if (count == 0) continue;
+      std::vector<double> together(count * heads.size());
+      auto const placeOf = [&](std::size_t other) {
+        return together.begin() + static_cast<std::ptrdiff_t>(count * other);
+      };
+      std::copy((mine.*samples).begin(), (mine.*samples).end(),
+                placeOf(static_cast<std::size_t>(rank.communicator->rank())));
+      rank.bootstrap->allGather(together.data(), count * sizeof(double));
+      for (std::size_t other = 0; other < all.size(); ++other) {
+        (all[other].*samples).assign(placeOf(other), placeOf(other + 1));
+      }
+    }
+    for (std::size_t other = 0; other < all.size(); ++other) {
       if (mine.wrong) all[other].wrong = heads[other].wrong;
     }
     return all;
@@ -388,7 +405,7 @@ struct Session::Impl {
 
   // Puts operation `index` of a chain into the stream.
   void start(Rank& rank, Case const& item, int index, bool behindKernel) const {
-    auto const step = stepOf(item.collective, item.inPlace, rank.communicator->rank(), facts.ranks, index);
+    auto const step = stepOf(item.collective, item.inPlace, rank.communicator->rank(), world.ranks, index);
     auto const inOffset = static_cast<std::uint64_t>(step.in.slot) * item.slotBytes();
     auto const outOffset = static_cast<std::uint64_t>(step.out.slot) * item.slotBytes();
     auto const* const in = rank.buffer(item, step.in.buffer) + inOffset;
@@ -404,32 +421,32 @@ struct Session::Impl {
                        *rank.stream);
       return;
     }
-    layout::Messages messages{};
-    if (item.collective == Collective::sendRecv) {
-      auto const self = rank.communicator->rank();
-      messages.addSend(nextRank(self, facts.ranks), in, item.bytes());
-      messages.addRecv(previousRank(self, facts.ranks), out, item.bytes());
+    auto const call = item.call(world.ranks, in, out, step.root);
+    if (executed(item)) {
+      if (item.chosen) {
+        algorithms.execute(item.collective, *rank.communicator, *rank.stream, call);
+      } else {
+        item.by->execute(*rank.communicator, *rank.stream, call);
+      }
+      return;
     }
-    auto shape = item.shape;
+    auto shape = item.launch->shape;
     shape.overlapPrevious = item.overlap && behindKernel;
     auto const windowOf = [&](int buffer) -> layout::WindowHandle const* {
       return rank.windows[buffer] ? &rank.windows[buffer]->deviceHandle() : nullptr;
     };
-    kernelOf(item, facts)
-        ->start({.stream = *rank.stream,
-                 .team = rank.team->deviceHandle(),
-                 .in = in,
-                 .out = out,
-                 .count = reduces(item.collective) ? item.count : item.slotBytes(),
-                 .root = step.root,
-                 .inWindow = windowOf(step.in.buffer),
-                 .outWindow = windowOf(step.out.buffer),
-                 .inOffset = inOffset,
-                 .outOffset = outOffset,
-                 .shape = shape,
-                 .sideStreams = rank.sideStreams.data(),
-                 .links = rank.links ? &rank.links->deviceHandle() : nullptr,
-                 .messages = &messages});
+    item.launch->kernel->start({.stream = *rank.stream,
+                                .team = rank.team->deviceHandle(),
+                                .in = in,
+                                .out = out,
+                                .count = item.launch->count,
+                                .root = step.root,
+                                .inWindow = windowOf(step.in.buffer),
+                                .outWindow = windowOf(step.out.buffer),
+                                .inOffset = inOffset,
+                                .outOffset = outOffset,
+                                .shape = shape,
+                                .sideStreams = rank.sideStreams.data()});
   }
 
   void synchronize(Rank& rank) const {
@@ -466,10 +483,10 @@ struct Session::Impl {
   std::uint64_t check(Rank& rank, Case const& item) {
     auto& runtime = rank.device().runtime();
     // Another root and other buffers in every case.
-    int const index = static_cast<int>(casesRun % (2 * static_cast<std::uint64_t>(facts.ranks)));
+    int const index = static_cast<int>(casesRun % (2 * static_cast<std::uint64_t>(world.ranks)));
     auto const self = rank.communicator->rank();
-    auto const step = stepOf(item.collective, item.inPlace, self, facts.ranks, index);
-    ExchangeModel model(item.collective, item.inPlace, facts.ranks);
+    auto const step = stepOf(item.collective, item.inPlace, self, world.ranks, index);
+    ExchangeModel model(item.collective, item.inPlace, world.ranks);
     auto const bytes = item.bytes();
     for (int buffer = 0; buffer < (item.inPlace ? 1 : 2); ++buffer) {
       runtime.fill(rank.buffer(item, buffer), poisonByte, bytes + guardBytes);
@@ -486,19 +503,23 @@ struct Session::Impl {
 
   // What the last repetition left.
   std::uint64_t checkChain(Rank& rank, Case const& item) const {
-    ExchangeModel model(item.collective, item.inPlace, facts.ranks);
+    ExchangeModel model(item.collective, item.inPlace, world.ranks);
     for (int index = 0; index < rank.timer->leads() + item.operations; ++index) model.run(index);
     return wrongIn(rank, item, model);
   }
 
-  std::vector<double> time(Rank& rank, Case const& item) {
+  void time(Rank& rank, Case const& item, CaseResult& result) {
     auto const bytes = item.bytes();
     repeat(rank.device(), rank.source.data(), rank.timed, bytes);
     meet(rank);
-    if (!item.own()) {
-      // NCCL connects ranks when they first talk, which it should not have to do while a graph is captured.
-      for (int root = 0; root < facts.ranks; ++root) start(rank, item, root, false);
-      synchronize(rank);
+    if (!item.own() || executed(item)) {
+      // NCCL connects ranks when they first talk, and the library makes what a call needs at the first of its kind:
+      // neither is to be timed or captured.
+      for (int root = 0; root < (item.own() && !hasRoot(item.collective) ? 1 : world.ranks); ++root) {
+        start(rank, item, root, false);
+        synchronize(rank);
+        meet(rank);
+      }
     }
     Repetition repetition;
     repetition.restore = [&] {
@@ -511,7 +532,13 @@ struct Session::Impl {
     repetition.operations = item.operations;
     repetition.together = [&] { meet(rank); };
     repetition.synchronize = [&] { synchronize(rank); };
-    return rank.timer->measure(repetition, item.replays);
+    result.seconds = rank.timer->measure(repetition, item.replays);
+    if (options.launch != LaunchMode::host || !item.launch) return;
+    auto const bare = host->bareLaunch(*rank.stream, item.launch->shape);
+    if (!bare) return;
+    repetition.restore = [] {};
+    repetition.operate = [&](int, bool) { bare(); };
+    result.bare = rank.timer->measure(repetition, item.replays);
   }
 
   // Where no kernel runs yet: the others, which now wait for this rank's messages in vain, hear of it at once.
@@ -545,7 +572,7 @@ struct Session::Impl {
         for (auto& window : rank.ncclWindows) window.reset();
         rank.nccl.reset();
         rank.team.reset();
-        rank.links.reset();
+        if (orderly) releaseContexts(*rank.communicator);
         for (auto& window : rank.windows) window.reset();
         rank.timer.reset();
         if (orderly) meet(rank);
@@ -556,15 +583,22 @@ struct Session::Impl {
     }
     pool.reset();
     ranks.clear();
+    releasesHeld.reset();
   }
 
   Options const options;
   LaunchInfo const launch;
   bool several = false;
   Machine* host = nullptr;
-  WorldFacts facts;
+  int devices = 0;
+  bool oneAtATime = false;  // kernels of a rank: see host/ranks.hpp of threads that share a GPU
+  bool shared = false;
+  World world;
+  std::string deviceName;
+  AlgorithmCollection const algorithms = AlgorithmCollection::defaults();
   std::uint64_t seed = 0;
   std::unique_ptr<NcclLibrary> nccl;
+  std::string whyNoNccl;
   std::map<DataType, std::size_t> periods;
   std::optional<std::pair<DataType, ReduceOp>> answersOf;
   Answers answers;
@@ -573,6 +607,10 @@ struct Session::Impl {
   bool failed = false;
   bool closed = false;
   std::mutex leaving;
+  struct Resume {
+    void operator()(Runtime* machine) const { machine->resumeReleases(); }
+  };
+  std::unique_ptr<Runtime, Resume> releasesHeld;  // goes after the ranks
   std::vector<Rank> ranks;
   std::unique_ptr<RankPool> pool;
 };
@@ -580,12 +618,22 @@ struct Session::Impl {
 Session::Session(Options const& options, std::uint64_t digest) : impl_(std::make_unique<Impl>(options, digest)) {}
 Session::~Session() { impl_->close(); }
 
-WorldFacts const& Session::facts() const { return impl_->facts; }
+World const& Session::world() const { return impl_->world; }
+std::string const& Session::deviceName() const { return impl_->deviceName; }
+bool Session::shared() const { return impl_->shared; }
 bool Session::severalProcesses() const { return impl_->several; }
 bool Session::leads() const { return !impl_->several || impl_->launch.rank == 0; }
 std::uint64_t Session::seed() const { return impl_->seed; }
-std::string Session::note() const { return impl_->host->note(); }
-std::string Session::ncclVersion() const { return impl_->nccl ? impl_->nccl->version() : std::string(); }
+std::string Session::note() const {
+  auto note = impl_->host->note();
+  if (impl_->shared) note += fmt::format("{}Ranks share GPUs: times say nothing about links.", note.empty() ? "" : " ");
+  return note;
+}
+std::string Session::ncclVersion() const { return impl_->nccl ? impl_->nccl->version() : impl_->whyNoNccl; }
+Plan Session::plan(Options options) const {
+  if (impl_->oneAtATime) options.operationsPerGraph = 1;
+  return planCases(options, impl_->world, impl_->algorithms);
+}
 bool Session::supports(Case const& item) const {
   return item.own() || (impl_->nccl && impl_->nccl->supports(item.type));
 }
@@ -594,10 +642,10 @@ CaseResult Session::run(Case const& item) { return impl_->run(item); }
 void Session::close() { impl_->close(); }
 
 std::string Session::description() const {
-  return fmt::format("{} ranks, {}, {}", impl_->facts.ranks,
+  return fmt::format("{} ranks, {}, {}{}", impl_->world.ranks,
                      impl_->several ? fmt::format("processes started by {}", impl_->launch.launcher)
                                     : std::string("threads of one process"),
-                     impl_->facts.device);
+                     impl_->deviceName, impl_->shared ? ", shared" : "");
 }
 
 }  // namespace mscclpp::bench

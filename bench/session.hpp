@@ -17,8 +17,10 @@
 namespace mscclpp::bench {
 
 struct CaseResult {
-  std::vector<double> seconds;         // per operation, the slowest rank's, by repetition
+  // Per operation, the slowest rank's, by repetition; of LaunchMode::host a sample for each call, in ascending order.
+  std::vector<double> seconds;
   std::optional<std::uint64_t> wrong;  // elements, of all ranks; nothing where not checked
+  std::vector<double> bare{};          // likewise, of launches of an empty kernel, where there are such
 };
 
 class Session {
@@ -30,7 +32,11 @@ class Session {
   Session(Session const&) = delete;
   Session& operator=(Session const&) = delete;
 
-  WorldFacts const& facts() const;
+  // Of rank 0.
+  World const& world() const;
+  std::string const& deviceName() const;
+  // Whether several ranks have one device.
+  bool shared() const;
   bool severalProcesses() const;
   // Whether this process holds rank 0, which speaks for all.
   bool leads() const;
@@ -38,9 +44,10 @@ class Session {
   // "4 ranks, threads of one process, NVIDIA H200"
   std::string description() const;
   std::string note() const;
-  // Version of NCCL; empty where it is not used.
+  // Version of NCCL, or why it is left out; empty where it was not asked for.
   std::string ncclVersion() const;
-  // Whether the case can be run; every case of ours can, but NCCL may lack its type.
+  Plan plan(Options options) const;
+  // Whether the case can be run; every case of ours can, but NCCL may lack its type, or be left out.
   bool supports(Case const& item) const;
 
   // Once, before the first run(): makes what the cases need.

@@ -19,6 +19,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "exchange.hpp"
 #include "machine.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/contexts.hpp"
@@ -31,6 +32,7 @@
 #include "mscclpp/host/multicast.hpp"
 #include "mscclpp/host/ranks.hpp"
 #include "options.hpp"
+#include "over_ranks.hpp"
 #include "tune_search.hpp"
 
 namespace mscclpp::tools {
@@ -123,7 +125,14 @@ class Tuner {
         in_(communicator.device(), options.maxBytes, kindFor(communicator.device())),
         out_(communicator.device(), options.maxBytes, kindFor(communicator.device())) {
     algorithms_.setProfile(nullptr);
-    subject_ = {communicator.device().properties().name, communicator.size(), wholeLines()};
+    auto const& world = World::of(communicator);
+    if (world.device.empty()) {
+      throw UsageError(
+          fmt::format("rank {}: a profile is for one kind of device, with one rank on each; here ranks' "
+                      "devices differ, or ranks share one",
+                      world.rank));
+    }
+    subject_ = {world.device, world.ranks, world.wholeLines};
   }
 
   void run() {
@@ -151,23 +160,17 @@ class Tuner {
     return isNvlsSupported(device) ? MemoryKind::shareable : MemoryKind::standard;
   }
 
-  bool wholeLines() const {
-    std::vector<std::uint8_t> all(static_cast<std::size_t>(communicator_.size()), 0);
-    all[static_cast<std::size_t>(communicator_.rank())] = communicator_.linesArriveWhole() ? 1 : 0;
-    communicator_.bootstrap()->allGather(all.data(), 1);
-    return std::all_of(all.begin(), all.end(), [](std::uint8_t one) { return one != 0; });
-  }
-
   // The buffers of `bytes` together, as the collective has them; nothing where a rank's part has no element.
   std::optional<CollectiveCall> callFor(Collective collective, std::uint64_t bytes, bool symmetric) const {
     auto const ranks = static_cast<std::uint64_t>(communicator_.size());
-    CollectiveCall call{.in = in_.data(), .out = out_.data(), .type = DataType::bfloat16, .symmetric = symmetric};
-    if (reduces(collective)) call.op = ReduceOp::sum;
-    auto const& traits = traitsOf(collective);
-    auto const part = bytes / traits.partsOf(ranks) / 16 * 16;
-    call.inBytes = part * traits.in.partsOf(ranks);
-    call.outBytes = part * traits.out.partsOf(ranks);
-    if (call.inBytes == 0 || call.outBytes == 0) return std::nullopt;
+    auto const part = bytes / traitsOf(collective).partsOf(ranks) / 16 * 16;
+    if (part == 0) return std::nullopt;
+    auto call = bench::sizedCall(collective, communicator_.size(), part);
+    call.in = in_.data();
+    call.out = out_.data();
+    call.type = DataType::bfloat16;
+    call.op = reduces(collective) ? ReduceOp::sum : ReduceOp::none;
+    call.symmetric = symmetric;
     return call;
   }
 
@@ -227,10 +230,7 @@ class Tuner {
     auto seconds = timer_->measure(repetition, thorough ? options_.replays : std::max(1, options_.replays / 5));
     auto const middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
     std::nth_element(seconds.begin(), middle, seconds.end());
-    std::vector<double> all(static_cast<std::size_t>(communicator_.size()));
-    all[static_cast<std::size_t>(communicator_.rank())] = *middle;
-    communicator_.bootstrap()->allGather(all.data(), sizeof(double));
-    return *std::max_element(all.begin(), all.end());
+    return bench::largest(communicator_, *middle);
   }
 
   Options const& options_;

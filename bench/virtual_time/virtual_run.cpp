@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "exchange.hpp"
 #include "kernels.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
@@ -71,8 +72,8 @@ Answer timeOf(Query const& query, sim::TimingModel const& model) {
                 fmt::format("{} of {} bytes among {} ranks: there must be whole elements of {} bytes for each rank",
                             nameOf(query.collective), query.bytes, query.ranks, elementBytes));
   }
-  auto const workers = static_cast<unsigned>(model.multiprocessors);
-  Answer answer{.shape = kernel->shape(static_cast<std::uint32_t>(ranks), smaller, 8 * workers)};
+  auto const mostBlocks = World::mostBlocks(static_cast<unsigned>(model.multiprocessors));
+  Answer answer{.shape = kernel->shape(static_cast<std::uint32_t>(ranks), smaller, mostBlocks)};
   if (query.blocks != 0) answer.shape.blocks = query.blocks;
   if (query.threads != 0) answer.shape.threads = query.threads;
   answer.shape.overlapPrevious = query.overlapped && kernel->overlaps;
@@ -85,8 +86,9 @@ Answer timeOf(Query const& query, sim::TimingModel const& model) {
     Communicator const communicator(rank.bootstrap(), device);
     auto const& shape = answer.shape;
     Team const team(communicator, kernel->requirement(static_cast<std::uint32_t>(ranks), shape.blocks, shape.threads));
-    GpuBuffer<std::byte> const in(device, traits.in.partsOf(ranks) * smaller);
-    GpuBuffer<std::byte> const out(device, traits.out.partsOf(ranks) * smaller);
+    auto const sizes = bench::sizedCall(query.collective, query.ranks, smaller);
+    GpuBuffer<std::byte> const in(device, sizes.inBytes);
+    GpuBuffer<std::byte> const out(device, sizes.outBytes);
     in.fill(0);
     std::optional<MemoryWindow> inWindow;
     std::optional<MemoryWindow> outWindow;

@@ -81,9 +81,11 @@ class BadArguments(unittest.TestCase):
         self.refused(["--factor=1"], "--factor=1")
         self.refused(["--threads=1024"], "--threads=1024", "512")
         self.refused(["--check=perhaps"], "--check=perhaps", "on, off")
+        self.refused(["--devices=100"], "--devices=100", "1 to 72")
+        self.refused(["--launch=host", "--ops-per-graph=1000"], "--ops-per-graph=1000", "256")
 
     def test_combinations(self):
-        self.refused(["--dtype=int8", "--op=prod"], "--op=prod", "int8", "float32, bfloat16, int32")
+        self.refused(["--dtype=int8", "--op=prod"], "--op=prod", "int8", "float32, bfloat16 and int32")
         self.refused(["--dtype=float64", "--algorithm=oneshot_ll8"], "oneshot_ll8", "float64")
         self.refused(["--algorithm=oneshot_ll128", "--threads=16"], "--threads=16", "32")
         self.refused(["--min-bytes=2", "--dtype=float32"], "--min-bytes=2", "4 bytes")
@@ -152,8 +154,7 @@ class Results(unittest.TestCase):
         for collective in collectives():
             status, out, _ = small(f"--collective={collective}", "--ranks=2", "--algorithm=all")
             self.assertEqual(status, 0)
-            # Links of messages have one format of packets, here that of lines that arrive whole.
-            expected = ["ll128"] if collective == "sendrecv" else algorithms(collective)
+            expected = ["messages"] if collective == "sendrecv" else algorithms(collective)
             self.assertEqual([row[4] for row in rows(out)], expected)
 
     def test_types_and_operations(self):
@@ -175,6 +176,43 @@ class Results(unittest.TestCase):
         (cells,) = rows(out)
         self.assertEqual(cells[5:8], ["3", "x", "96"])
         self.assertEqual(cells[-1], "0")
+
+    def test_calls_from_the_host(self):
+        for mode, arguments in (("eager", []), ("host", []), ("host", ["--devices=1"])):
+            status, out, err = small("--ranks=2", f"--launch={mode}", "--collective=allreduce,gather,sendrecv",
+                                     "--ops-per-graph=5", *arguments)
+            self.assertEqual((status, err), (0, ""))
+            table = rows(out)
+            self.assertEqual([row[0] for row in table], ["allreduce", "gather", "sendrecv"])
+            self.assertEqual({row[-1] for row in table}, {"0"})
+            shown = {cell for row in table for cell in row if cell.startswith(mode)}
+            self.assertEqual(shown, {mode + "/shared" if arguments else mode})
+            self.assertEqual("bare us" in out, mode == "host")
+        # A launch shape of one's own, and an algorithm by its name, through the library's call.
+        status, out, _ = small("--ranks=2", "--launch=eager", "--algorithm=twoshot_memory", "--blocks=3", "--threads=96")
+        self.assertEqual(status, 0)
+        self.assertEqual(rows(out)[0][4:9], ["twoshot_memory", "3", "x", "96", "eager"])
+
+    def test_ranks_that_share_devices(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "r.json")
+            status, out, err = run("--device=sim", "--ranks=5", "--devices=2", "--max-bytes=4K", "--collective=all",
+                                   "--algorithm=all", "--replays=1", f"--output={path}")
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn("Ranks share GPUs: times say nothing about links.", out)
+            self.assertEqual({row[-1] for row in rows(out)}, {"0"})
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual({(row["launch"], row["shared"]) for row in json.load(file)["rows"]}, {("graph", True)})
+        status, _, err = run("--device=sim", "--ranks=2", "--devices=1", "--limits=x.json")
+        self.assertEqual(status, 2)
+        self.assertIn("2 ranks share devices", err)
+
+    def test_dry_run(self):
+        status, out, err = run("--device=sim", "--ranks=6", "--dry-run", "--algorithm=all", "--collective=all")
+        self.assertEqual((status, err), (0, ""))
+        table = rows(out)
+        self.assertEqual(list(dict.fromkeys(row[0] for row in table)), collectives())
+        self.assertEqual({row[-1] for row in table}, {"-"})
 
     def test_unchecked_run_claims_nothing(self):
         (cells,) = rows(small("--check=off")[1])

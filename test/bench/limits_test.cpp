@@ -16,13 +16,7 @@ using namespace mscclpp::bench;
 
 namespace {
 
-WorldFacts h200(int ranks) {
-  WorldFacts facts;
-  facts.machine = DeviceKind::cuda;
-  facts.ranks = ranks;
-  facts.device = "NVIDIA H200";
-  return facts;
-}
+World h200(int ranks) { return {.machine = DeviceKind::cuda, .ranks = ranks, .device = "NVIDIA H200"}; }
 
 MachineModel solvedFrom(MachineModel const& truth, int ranks) {
   auto const cases = limitCases(h200(ranks), 132);

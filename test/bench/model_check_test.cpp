@@ -20,7 +20,7 @@ namespace {
 MachineModel const& h200() { return *MachineModel::builtIn("NVIDIA H200"); }
 
 std::string textOf(std::string const& name) {
-  auto const path = std::filesystem::path(__FILE__).parent_path() / ".." / ".." / "bench" / "results" / name;
+  auto const path = std::filesystem::path(TEST_SOURCES) / ".." / "bench" / "results" / name;
   std::ifstream file(path);
   REQUIRE_MESSAGE(file.good(), path.string());
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

@@ -32,6 +32,7 @@ TEST_CASE("without flags everything is a default") {
   CHECK(!options.maxBytes);
   CHECK(options.check);
   CHECK(!options.overlap);
+  CHECK(options.launch == LaunchMode::graph);
   CHECK(!options.seed);
   CHECK(options.collectives == std::vector{Collective::allReduce});
   CHECK(options.peers.empty());
@@ -63,6 +64,8 @@ TEST_CASE("flags are read in both notations and in any order") {
                               "--seed=5",
                               "--output=a.md",
                               "--peers=nccl,nccl-symmetric",
+                              "--devices=3",
+                              "--dry-run",
                               "--collective=alltoall,reduce"});
   CHECK(options.device == DeviceKind::sim);
   CHECK(options.ranks == 8);
@@ -82,6 +85,8 @@ TEST_CASE("flags are read in both notations and in any order") {
   CHECK(options.overlap == true);
   CHECK(options.seed == 5u);
   CHECK(options.output == "a.md");
+  CHECK(options.devices == 3);
+  CHECK(options.dryRun);
   CHECK(options.peers == std::vector{Contender::nccl, Contender::ncclSymmetric});
   CHECK(options.collectives == std::vector{Collective::allToAll, Collective::reduce});
   CHECK(!options.everyCollective);
@@ -119,6 +124,12 @@ TEST_CASE("what cannot be used is named together with what can") {
   CHECK(complaint({"--overlap=yes"}) == "--overlap=yes: allowed is on, off");
   CHECK(complaint({"--ranks=73"}) == "--ranks=73: allowed is a whole number from 1 to 72");
   CHECK(complaint({"--min-bytes=8K", "--max-bytes=4K"}) == "--min-bytes=8K is more than --max-bytes=4K");
+  CHECK(complaint({"--launch=stream"}) == "--launch=stream: allowed is graph, eager, host");
+  CHECK(complaint({"--launch=eager", "--overlap=off"}) ==
+        "--overlap=off: with --launch=eager the library decides it; leave it out");
+  CHECK(complaint({"--launch=host", "--ops-per-graph=257"}).find("--launch=host takes at most 256 calls in a row") !=
+        std::string::npos);
+  CHECK(complaint({"--limits=a.json", "--launch=eager"}).find("--launch=eager: --limits measures") == 0);
   CHECK(complaint({"--nonsense"}).find("--nonsense") != std::string::npos);
 }
 

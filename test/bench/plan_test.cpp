@@ -2,11 +2,13 @@
 #include "plan.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
 #include "mscclpp/collectives/kernel_table.hpp"
+#include "timer.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::bench;
@@ -50,9 +52,22 @@ void fillTable() {
   }
 }
 
-std::vector<Case> plan(std::vector<std::string> const& arguments, WorldFacts facts = {.ranks = 4}) {
+World const simulated{.machine = DeviceKind::sim, .ranks = 4, .maxBlocks = 4};
+World const onGpus{.machine = DeviceKind::cuda, .ranks = 4, .maxBlocks = 288};
+
+World torn() {
+  auto world = simulated;
+  world.wholeLines = false;
+  return world;
+}
+
+Plan wholePlan(std::vector<std::string> const& arguments, World const& world = simulated) {
   fillTable();
-  return planCases(parseCommandLine(arguments).options, facts);
+  return planCases(parseCommandLine(arguments).options, world, AlgorithmCollection::defaults());
+}
+
+std::vector<Case> plan(std::vector<std::string> const& arguments, World const& world = simulated) {
+  return wholePlan(arguments, world).cases;
 }
 
 }  // namespace
@@ -63,7 +78,7 @@ TEST_CASE("sizes go from the smallest to the largest by the factor") {
   for (auto const& item : cases) sizes.push_back(item.bytes());
   CHECK(sizes == std::vector<std::uint64_t>{1024, 4096, 16384, 65536});
   CHECK(plan({}).back().bytes() == 1u << 20);
-  CHECK(plan({}, {.machine = DeviceKind::cuda, .ranks = 4}).back().bytes() == 1u << 30);
+  CHECK(plan({}, onGpus).back().bytes() == 1u << 30);
 }
 
 TEST_CASE("a size that is no multiple of the element is rounded down, and the name tells the true one") {
@@ -74,14 +89,18 @@ TEST_CASE("a size that is no multiple of the element is rounded down, and the na
 }
 
 TEST_CASE("the automatic choice is the library's") {
-  for (auto const& item : plan({"--max-bytes=64M"}, {.machine = DeviceKind::cuda, .ranks = 4})) {
-    SelectionRequest const request{.ranks = 4,
-                                   .bytes = item.bytes(),
-                                   .type = item.type,
-                                   .op = item.operation,
-                                   .symmetric = true,
-                                   .machine = DeviceKind::cuda};
-    CHECK(item.algorithm() == preferredAlgorithms(request).front());
+  auto const algorithms = AlgorithmCollection::defaults();
+  std::vector<std::byte> in(16);
+  std::vector<std::byte> out(16);
+  for (auto world : {simulated, onGpus, torn()}) {
+    world.planned = true;
+    for (auto const& item : plan({"--collective=allreduce,allgather", "--min-bytes=16", "--max-bytes=16"}, world)) {
+      auto const chosen = algorithms.resolve(item.collective, world, item.call(4, in.data(), out.data(), 0));
+      CHECK(item.by->name() == chosen.algorithm->name());
+      REQUIRE(chosen.launch);
+      CHECK(item.launch->shape.blocks == chosen.launch->shape.blocks);
+      CHECK(item.launch->shape.threads == chosen.launch->shape.threads);
+    }
   }
 }
 
@@ -95,16 +114,15 @@ TEST_CASE("all means every algorithm that the links and the type allow") {
         KernelTable::instance()
             .algorithms(DeviceKind::sim, Collective::allReduce, DataType::bfloat16, ReduceOp::sum)
             .size());
-  auto const pcie = names(plan({"--algorithm=all", "--max-bytes=1K"}, {.ranks = 4, .wholeLines = false}));
+  auto const pcie = names(plan({"--algorithm=all", "--max-bytes=1K"}, torn()));
   CHECK(pcie.count("oneshot_ll128") == 0);
   CHECK(pcie.count("twoshot_ll16") == 1);
   CHECK(names(plan({"--algorithm=all", "--max-bytes=1K", "--dtype=int64"})).count("twoshot_ll8") == 0);
-  CHECK_THROWS_AS(plan({"--algorithm=twoshot_ll128"}, {.ranks = 4, .wholeLines = false}), UsageError);
+  CHECK_THROWS_AS(plan({"--algorithm=twoshot_ll128"}, torn()), UsageError);
 }
 
 TEST_CASE("peers come before the cases that are compared with them, and out of place") {
-  auto const cases = plan({"--peers=nccl,nccl-symmetric", "--algorithm=all", "--max-bytes=4K", "--in-place"},
-                          {.machine = DeviceKind::cuda, .ranks = 4});
+  auto const cases = plan({"--peers=nccl,nccl-symmetric", "--algorithm=all", "--max-bytes=4K", "--in-place"}, onGpus);
   std::string subject;
   std::vector<std::string> peers;
   for (auto const& item : cases) {
@@ -119,7 +137,7 @@ TEST_CASE("peers come before the cases that are compared with them, and out of p
 TEST_CASE("a size is that of the larger buffer, of which the ranks have equal parts") {
   auto const cases = plan({"--collective=allgather,reducescatter,alltoall,scatter", "--min-bytes=1000",
                            "--max-bytes=1000", "--dtype=float32"},
-                          {.ranks = 3});
+                          {.machine = DeviceKind::sim, .ranks = 3, .maxBlocks = 4});
   REQUIRE(cases.size() == 4);
   for (auto const& item : cases) {
     CHECK(item.count == 83);
@@ -137,9 +155,9 @@ TEST_CASE("collectives that move data have one kernel for all types and are run 
   REQUIRE(cases.size() == 4);
   for (auto const& item : cases) {
     CHECK(item.operation == ReduceOp::none);
-    REQUIRE(kernelOf(item, {.ranks = 4}) != nullptr);
+    REQUIRE(item.launch);
   }
-  CHECK(kernelOf(cases[1], {.ranks = 4})->outputWindow);
+  CHECK(cases[1].launch->kernel->outputWindow);
 }
 
 TEST_CASE("all collectives are those that have kernels and the form that is asked for") {
@@ -161,9 +179,9 @@ TEST_CASE("all collectives are those that have kernels and the form that is aske
 }
 
 TEST_CASE("what cannot be planned is refused with what can be") {
-  auto const complaint = [](std::vector<std::string> const& arguments, WorldFacts const& facts = {.ranks = 4}) {
+  auto const complaint = [](std::vector<std::string> const& arguments, World const& world = simulated) {
     try {
-      plan(arguments, facts);
+      plan(arguments, world);
     } catch (UsageError const& error) {
       return std::string(error.what());
     }
@@ -179,12 +197,30 @@ TEST_CASE("what cannot be planned is refused with what can be") {
         "bytes");
   CHECK(complaint({"--min-bytes=2", "--dtype=float32"}) ==
         "--min-bytes=2 is less than one element of --dtype=float32, which has 4 bytes");
-  CHECK(complaint({"--collective=reducescatter", "--op=prod", "--dtype=int8"}) ==
-        "--op=prod is not built for --dtype=int8; reducescatter has it for float32, bfloat16, int32");
-  CHECK(complaint({"--collective=allgather", "--algorithm=test_ll128", "--threads=16"}) ==
-        "--threads=16: test_ll128 needs at least 32");
-  CHECK(complaint({"--collective=allgather", "--algorithm=test_ll128"}, {.ranks = 4, .wholeLines = false})
-            .find("128-byte lines whole") != std::string::npos);
+  for (auto choice : {"auto", "all"}) {
+    auto const text =
+        complaint({"--collective=reducescatter", "--op=prod", "--dtype=int8", fmt::format("--algorithm={}", choice)});
+    CHECK(text.find(fmt::format("--collective=reducescatter --algorithm={} --dtype=int8 --op=prod: every algorithm "
+                                "refuses; ",
+                                choice)) == 0);
+    CHECK(text.find("sum is built for every type, the other operations for float32, bfloat16 and int32") !=
+          std::string::npos);
+    CHECK(text.find('\n') == std::string::npos);
+  }
+  CHECK(
+      complaint({"--collective=allgather", "--algorithm=test_ll128", "--threads=16"}) ==
+      "--collective=allgather --algorithm=test_ll128 --dtype=bfloat16 --threads=16: 16 threads; its blocks have 32 to "
+      "512, or 0 for the library's choice");
+  CHECK(complaint({"--collective=sendrecv", "--overlap=off"}).find("--overlap says nothing to it") !=
+        std::string::npos);
+  auto world = simulated;
+  world.noMulticast = "there is no switch";
+  CHECK(complaint({"--algorithm=nvls_packet"}, world) ==
+        "--collective=allreduce --algorithm=nvls_packet --dtype=bfloat16 --op=sum: it goes through the switch between "
+        "the "
+        "devices: there is no switch");
+  CHECK(complaint({"--collective=allgather", "--algorithm=test_ll128"}, torn()).find("128-byte lines whole") !=
+        std::string::npos);
 }
 
 TEST_CASE("algorithms that a form or a number of threads does not suit are left out, or refused by name") {
@@ -201,15 +237,30 @@ TEST_CASE("algorithms that a form or a number of threads does not suit are left 
   CHECK(!names({"--threads=512"}).contains("test_direct"));
   CHECK(!names({"--threads=16"}).contains("test_ll128"));
   CHECK_THROWS_WITH_AS(plan({"--collective=scatter", "--algorithm=test_direct", "--in-place"}),
-                       "--algorithm=test_direct: scatter cannot run it --in-place here", UsageError);
+                       "--collective=scatter --algorithm=test_direct --dtype=bfloat16 --in-place: it does not work in "
+                       "place; give an output of its own",
+                       UsageError);
   CHECK_THROWS_WITH_AS(plan({"--collective=scatter", "--algorithm=test_direct", "--threads=512"}),
-                       "--threads=512: test_direct takes at most 256", UsageError);
+                       "--collective=scatter --algorithm=test_direct --dtype=bfloat16 --threads=512: 512 threads; its "
+                       "blocks have 1 to 256, or 0 for the library's choice",
+                       UsageError);
+}
+
+TEST_CASE("what every algorithm of a run leaves out is told once for each reason") {
+  auto world = simulated;
+  world.noMulticast = "there is no switch";
+  auto const left = wholePlan({"--algorithm=all", "--dtype=float32,float64", "--max-bytes=4K"}, world).leftOut;
+  CHECK(left.find("nvls_zero_copy") != std::string::npos);
+  CHECK(left.find("it goes through the switch between the devices: there is no switch") ==
+        left.rfind("it goes through the switch between the devices: there is no switch"));
+  CHECK(left.find("oneshot_ll8, twoshot_ll8") != std::string::npos);
+  CHECK(wholePlan({}, world).leftOut.empty());
 }
 
 TEST_CASE("where lines may be torn the choice is one that does not mind") {
-  for (auto const& item : plan({"--collective=allgather,alltoall"}, {.ranks = 4, .wholeLines = false})) {
+  for (auto const& item : plan({"--collective=allgather,alltoall"}, torn())) {
     CAPTURE(item.name());
-    CHECK(!kernelOf(item, {.ranks = 4})->needsWholeLines);
+    CHECK(!item.launch->kernel->needsWholeLines);
   }
 }
 
@@ -229,19 +280,18 @@ TEST_CASE("operations that would leave the type are not timed") {
   CHECK(maxOperations(Collective::reduce, DataType::float16, ReduceOp::sum, 4) == 27 - 2 - leadOperations);
   CHECK(maxOperations(Collective::reduceScatter, DataType::float16, ReduceOp::sum, 4) > 1000000);
   CHECK(maxOperations(Collective::allGather, DataType::float16, ReduceOp::none, 4) > 1000000);
-  auto const cases =
-      plan({"--dtype=float16", "--ops-per-graph=500", "--max-bytes=1K"}, {.machine = DeviceKind::cuda, .ranks = 4});
+  auto const cases = plan({"--dtype=float16", "--ops-per-graph=500", "--max-bytes=1K"}, onGpus);
   CHECK(cases[0].operations == maxOperations(Collective::allReduce, DataType::float16, ReduceOp::sum, 4));
 }
 
 TEST_CASE("one workspace serves all cases") {
   auto const cases = plan({"--algorithm=all", "--max-bytes=1M"});
-  WorldFacts const facts{.ranks = 4};
-  auto const total = requirementOf(cases, facts);
+  auto const total = requirementOf(cases);
   for (auto const& item : cases) {
-    auto const alone = requirementOf({item}, facts);
+    auto const alone = requirementOf({item});
     CHECK(merge(total, alone) == total);
     // Copy engines deal their stage out over more blocks than they launch.
-    CHECK((item.algorithm() == "copy_engine" ? alone.blocks >= item.shape.blocks : alone.blocks == item.shape.blocks));
+    CHECK((item.algorithm() == "copy_engine" ? alone.blocks >= item.launch->shape.blocks
+                                             : alone.blocks == item.launch->shape.blocks));
   }
 }

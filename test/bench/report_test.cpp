@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
+
+#include "mscclpp/collectives/native_algorithm.hpp"
+
 using namespace mscclpp;
 using namespace mscclpp::bench;
 
@@ -13,8 +17,9 @@ Case sample() {
   item.type = DataType::bfloat16;
   item.count = 524288;
   item.operation = ReduceOp::sum;
-  item.algorithmName = "twoshot_ll128";
-  item.shape = {.blocks = 264, .threads = 128};
+  item.by = std::make_shared<NativeAlgorithm>("twoshot_ll128", Collective::allReduce,
+                                              NativeFunctions{.run = [](auto const&...) {}});
+  item.launch = KernelLaunch{.shape = {.blocks = 264, .threads = 128}};
   return item;
 }
 
@@ -97,6 +102,31 @@ TEST_CASE("lines lie under their titles, and the comparison is shown only where 
   CHECK(contains(report.line(report.rows[0]), "2.00\n"));
 }
 
+TEST_CASE("rows say how calls were launched, and that ranks share GPUs") {
+  Report report;
+  report.launch = LaunchMode::host;
+  report.shared = true;
+  report.rows.push_back(makeRow(sample(), {{1e-6, 2e-6, 9e-6}, 0, {3e-6, 4e-6, 5e-6}}, 4, {}));
+  CHECK(contains(report.heading(), "bare us"));
+  CHECK(!contains(report.heading(), "busbw"));
+  CHECK(contains(report.markdown(), "| host/shared | 2.00 | 9.00 | 4.00 | 5.00 | 0 |\n"));
+  auto const json = report.json();
+  for (auto part : {"\"launch\": \"host\"", "\"shared\": true", "\"bare_us\": 4.0", "\"bare_p99_us\": 5.0"}) {
+    CAPTURE(part);
+    CHECK(contains(json, part));
+  }
+  CHECK(!contains(json, "busbw_gbps"));
+}
+
+TEST_CASE("a planned row has no figures") {
+  Report report;
+  report.rows.emplace_back().item = sample();
+  report.rows.back().planned = true;
+  CHECK(contains(report.markdown(), "264 x 128 | graph | - | - | - | - | - |\n"));
+  CHECK(!contains(report.json(), "time_us"));
+  CHECK(!report.bad());
+}
+
 TEST_CASE("a wrong element or a failed case makes the whole run bad") {
   Report report;
   report.rows.push_back(makeRow(sample(), {{1e-6}, 0}, 4, {}));
@@ -116,6 +146,7 @@ TEST_CASE("Markdown has a cell for every column") {
   Report report;
   report.rows.push_back(makeRow(sample(), {{1e-6}, 0}, 4, {}));
   auto const text = report.markdown();
-  CHECK(contains(
-      text, "| allreduce | 1M | bfloat16 | sum | twoshot_ll128 | 264 x 128 | 1.00 | 1.00 | 1048.58 | 1572.86 | 0 |\n"));
+  CHECK(contains(text,
+                 "| allreduce | 1M | bfloat16 | sum | twoshot_ll128 | 264 x 128 | graph | 1.00 | 1.00 | 1048.58 | "
+                 "1572.86 | 0 |\n"));
 }

@@ -18,7 +18,11 @@ struct World {
   bool wholeLines = true;  // all links deliver 128-byte lines whole
   std::uint32_t maxBlocks = 1;  // of the library's own grids: those of all ranks of a device are resident together
   std::string noMulticast{};    // why the ranks cannot go through a switch between their devices; empty where they can
+  bool planned = false;  // set by who resolves calls without making them: addresses only tell how buffers lie to each
+                         // other, and memory that a switch could not be bound to will not be there
 
+  // maxBlocks where GPUs of so many multiprocessors have so many ranks each.
+  static std::uint32_t mostBlocks(unsigned multiprocessors, unsigned ranksPerDevice = 1);
   // Kept with the communicator; collective at the first call.
   static World const& of(Communicator const& communicator);
 };

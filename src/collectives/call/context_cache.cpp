@@ -13,19 +13,10 @@ namespace mscclpp {
 namespace collectives_impl {
 namespace {
 
-// Multiprocessors of the GPU that the largest default grid was chosen for.
-constexpr std::uint64_t tunedMultiprocessors = 132;
-
 std::uint32_t gridLimitOf(Device device, unsigned ranksPerDevice) {
   // On simulated GPUs threads are the cost: as few as leave room for several blocks to get into each other's way.
   if (device.kind == DeviceKind::sim) return 4;
-  // The grids of all ranks must be there at once: a block for each multiprocessor fits, whatever the kernel.
-  if (ranksPerDevice > 1) {
-    auto const all = static_cast<unsigned>(device.properties().multiprocessors);
-    return std::clamp(all / ranksPerDevice, 1u, largestGrid);
-  }
-  auto const blocks = largestGrid * static_cast<std::uint64_t>(device.properties().multiprocessors);
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks / tunedMultiprocessors, 1, largestGrid));
+  return World::mostBlocks(static_cast<unsigned>(device.properties().multiprocessors), ranksPerDevice);
 }
 
 template <class Message>
@@ -240,6 +231,15 @@ void ContextCache::release() {
 }  // namespace collectives_impl
 
 using collectives_impl::ContextCache;
+
+std::uint32_t World::mostBlocks(unsigned multiprocessors, unsigned ranksPerDevice) {
+  // Multiprocessors of the GPU that the largest default grid was chosen for.
+  constexpr std::uint64_t tunedMultiprocessors = 132;
+  // The grids of all ranks must be there at once: a block for each multiprocessor fits, whatever the kernel.
+  if (ranksPerDevice > 1) return std::clamp(multiprocessors / ranksPerDevice, 1u, largestGrid);
+  auto const blocks = std::uint64_t{largestGrid} * multiprocessors / tunedMultiprocessors;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks, 1, largestGrid));
+}
 
 World const& World::of(Communicator const& communicator) { return ContextCache::of(communicator).world(); }
 

@@ -57,7 +57,8 @@ std::string LibraryAlgorithm::refusal(World const& world, CollectiveCall const& 
   }
   // So that a choice by size passes it over; what was named says what is wrong.
   auto const binds = [&](bool window, void const* buffer) {
-    return !kernel->multicast || !window || buffer == nullptr || runtime(world.machine).multicastBinds(buffer);
+    return !kernel->multicast || !window || buffer == nullptr || world.planned ||
+           runtime(world.machine).multicastBinds(buffer);
   };
   bool const bindsIn = binds(kernel->inputWindow, call.in);
   bool const bindsOut = binds(kernel->outputWindow, call.out);
