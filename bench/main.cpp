@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <map>
@@ -257,11 +256,6 @@ int runMain(std::vector<std::string> const& arguments) {
     if (!commandLine.help.empty()) {
       fmt::print("{}", commandLine.help);
       return 0;
-    }
-    // Ranks as threads may share GPUs: see host/ranks.hpp, which says why. Without --ranks each has its own.
-    if (commandLine.options.ranks.value_or(1) > 1) {
-      ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-      ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     }
     if (!commandLine.options.limits.empty()) {
       measureLimits(commandLine.options, digestOf(arguments));

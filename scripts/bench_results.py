@@ -49,6 +49,8 @@ def check_row(row, where):
     """Throws unless the row has all that is used of it."""
     if not isinstance(row, dict):
         raise ResultsError(f"{where} is no object")
+    if row.get("launch", "graph") != "graph":
+        raise ResultsError(f"{where} was measured with --launch={row['launch']}; tables and plots are of --launch=graph")
     fields = NEEDED if "error" in row else {**NEEDED, **FIGURES}
     for field, kind in fields.items():
         value = row.get(field)

@@ -114,28 +114,14 @@ fi
 
 if [ "$bench" = yes ]; then
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | sed -n 1p)
-  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | sed -n 1p)
-  slug=$(printf '%s' "$gpu" | tr '[:upper:]' '[:lower:]' | sed 's/nvidia *//; s/[^a-z0-9]\{1,\}/-/g; s/^-//; s/-$//')
-  nvcc=$(nvcc --version | sed -n 's/.*release.*, V\(.*\)/\1/p')
-  commit=${MSCCLPP_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}
-  if [ -z "${MSCCLPP_COMMIT:-}" ] && [ -n "$(git status --porcelain --untracked-files=no 2>/dev/null)" ]; then
-    commit="$commit with uncommitted changes"
-  fi
+  slug=$(slug_of "$gpu")
   mkdir -p "$out"
 fi
 
 # heading TEXT: the title of a file of results, and what it was measured with.
 heading() {
   printf '# %s on %s x %s\n\n' "$1" "$gpus" "$gpu"
-  printf '| | |\n| --- | --- |\n'
-  printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
-  printf '| commit | %s |\n' "$commit"
-  printf '| GPUs | %s x %s |\n' "$gpus" "$gpu"
-  printf '| processor | %s, %s cores |\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
-  printf '| system | %s, kernel %s |\n' "$(. /etc/os-release && printf '%s' "$PRETTY_NAME")" "$(uname -r)"
-  printf '| driver, CUDA | %s, nvcc %s |\n' "$driver" "$nvcc"
-  printf '| compiler | %s |\n' "$("${CXX:-g++}" --version | sed -n 1p)"
-  printf '| switch multicast | off, also in NCCL (NCCL_NVLS_ENABLE=0) |\n'
+  measured_on
 }
 
 # A program of the benchmark that prints a table of its own.

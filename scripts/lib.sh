@@ -33,6 +33,32 @@ gpu_architectures() {
   nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d ' .' | sort -u | sed 's/$/-real/' | paste -sd ';'
 }
 
+# "NVIDIA H200" as part of a file's name: h200
+slug_of() {
+  printf '%s' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/nvidia *//; s/[^a-z0-9]\{1,\}/-/g; s/^-//; s/-$//'
+}
+
+# Where and with what figures are measured, as a Markdown table. MSCCLPP_COMMIT names the commit where there is no git.
+measured_on() {
+  local query=(nvidia-smi --format=csv,noheader) gpu driver nvcc commit
+  gpu=$("${query[@]}" --query-gpu=name 2>/dev/null | sed -n 1p) || gpu=
+  driver=$("${query[@]}" --query-gpu=driver_version 2>/dev/null | sed -n 1p) || driver=
+  nvcc=$("$(nvcc_path)" --version 2>/dev/null | sed -n 's/.*release.*, V\(.*\)/\1/p') || nvcc=
+  commit=${MSCCLPP_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}
+  if [ -z "${MSCCLPP_COMMIT:-}" ] && [ -n "$(git status --porcelain --untracked-files=no 2>/dev/null)" ]; then
+    commit="$commit with uncommitted changes"
+  fi
+  printf '| | |\n| --- | --- |\n'
+  printf '| date | %s |\n' "$(date -u +%Y-%m-%d)"
+  printf '| commit | %s |\n' "$commit"
+  printf '| GPUs | %s x %s |\n' "$(gpu_count)" "${gpu:-none}"
+  printf '| processor | %s, %s cores |\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
+  printf '| system | %s, kernel %s |\n' "$(. /etc/os-release && printf '%s' "$PRETTY_NAME")" "$(uname -r)"
+  printf '| driver, CUDA | %s, nvcc %s |\n' "${driver:-none}" "${nvcc:-none}"
+  printf '| compiler | %s |\n' "$("${CXX:-g++}" --version | sed -n 1p)"
+  printf '| switch multicast | off, also in NCCL (NCCL_NVLS_ENABLE=0) |\n'
+}
+
 nvcc_path() { command -v nvcc || printf '%s\n' "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; }
 
 # Whether a CUDA toolkit may be used: there, and not hidden by MSCCLPP_USE_CUDA.

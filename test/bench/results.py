@@ -126,6 +126,7 @@ class Files(unittest.TestCase):
         good = row(2.0)
         bad = [("{", "no JSON"), ([], "rows"), ({"rows": [1]}, "row 0 is no object"),
                (document({**good, "time_us": None}), '"time_us" is null'), (document({**good, "bytes": "1K"}), '"bytes" is "1K"'),
+               (document({**good, "launch": "host"}), "--launch=host; tables and plots are of --launch=graph"),
                (document({**good, "time_us": 0}), '"time_us" is 0'), (document({**good, "ranks": 0}), "at least 1"),
                (document({**good, "bytes": True}), '"bytes" is true'), ({"rows": [], "context": 3}, '"context"')]
         for contents, complaint in bad:
