@@ -214,6 +214,29 @@ class Results(unittest.TestCase):
         self.assertEqual(list(dict.fromkeys(row[0] for row in table)), collectives())
         self.assertEqual({row[-1] for row in table}, {"-"})
 
+    def test_choices_are_those_of_the_table(self):
+        with open(SCRIPTS.parent / "test" / "collectives" / "choices.txt", encoding="utf-8") as file:
+            table = {tuple(key.split()[:5]): words.split() for key, words in (line.split(":") for line in file)}
+        sizes = [1024 << step for step in range(21)]
+        for setting, environment in (("lines", {"MSCCLPP_NVLS": "0"}), ("switch", {})):
+            for ranks in (1, 2, 4, 8, 16):
+                status, out, err = run("--device=sim", f"--ranks={ranks}", "--dry-run", "--collective=all",
+                                       "--dtype=bfloat16,float64,uint8", "--max-bytes=1G", "--factor=2",
+                                       environment=environment)
+                self.assertEqual((status, err), (0, ""))
+                planned = {}
+                for row in rows(out):
+                    planned.setdefault((row[0], row[2]), []).append(row[4])
+                self.assertEqual({name for name, _ in planned}, set(collectives()))
+                for (collective, dtype), names in planned.items():
+                    key = (setting, collective, dtype, str(ranks), "symmetric")
+                    if key not in table:
+                        self.assertNotEqual(dtype, "uint8", key)
+                        continue
+                    steps = list(zip(map(int, table[key][::2]), table[key][1::2]))
+                    expected = [[name for least, name in steps if least <= size][-1] for size in sizes]
+                    self.assertEqual(names, expected, key)
+
     def test_unchecked_run_claims_nothing(self):
         (cells,) = rows(small("--check=off")[1])
         self.assertEqual(cells[-1], "-")
