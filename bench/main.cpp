@@ -17,13 +17,13 @@
 #include <string>
 #include <vector>
 
-#include "limits.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/version.hpp"
-#include "options.hpp"
-#include "plan.hpp"
-#include "report.hpp"
-#include "session.hpp"
+#include "plan/options.hpp"
+#include "plan/plan.hpp"
+#include "report/limits.hpp"
+#include "report/report.hpp"
+#include "session/session.hpp"
 
 namespace mscclpp::bench {
 namespace {

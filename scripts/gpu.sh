@@ -3,8 +3,9 @@
 #
 # On a machine with GPUs: builds for their generation, runs the CUDA tests, measures every collective beside NCCL and, where
 # python3 has it, PyTorch, and writes bench/results/<gpu>x<n>: .md with the machine, the versions, the commit and the
-# tables, .json with all figures, and plots where python3 has matplotlib. Beside it <gpu>x<n>_port.md, _chain.md and
-# _programs.md: port channels, chains of collectives inside one kernel, programs beside the library's algorithms.
+# tables, .json with all figures, and plots of four collectives where python3 has matplotlib. Beside it <gpu>x<n>_port.md,
+# _chain.md and _programs.md: port channels, chains of collectives inside one kernel, programs beside the library's
+# algorithms.
 #
 #   scripts/gpu.sh [--install] [--sanitize] [--no-test] [--no-bench] [--no-collectives] [--out=FOLDER] [--deps=FOLDER]
 #                  [-- BENCH ARGUMENTS]
@@ -187,7 +188,10 @@ if [ "$bench" = yes ] && [ "$collectives" = yes ]; then
     python3 scripts/bench_results.py "${results[@]}" "--output=${file%.md}.json"
     say "wrote $file and ${file%.md}.json"
     if python3 -c 'import matplotlib' 2>/dev/null; then
-      python3 scripts/plot_bench.py "${file%.md}.json" "--out=$out" "--name=${slug}x$gpus"
+      printf '\n## Plots\n\n' >>"$file"
+      python3 scripts/plot_bench.py "${file%.md}.json" "--out=$out" "--name=${slug}x$gpus" \
+        --collective=allreduce,allgather,reducescatter,alltoall |
+        while IFS= read -r plot; do printf '![%s](%s)\n' "$(basename "$plot" .svg)" "$(basename "$plot")"; done >>"$file"
     else
       warn "no plots, since python3 has no matplotlib; scripts/plot_bench.py --install ${file%.md}.json gets it"
     fi

@@ -3,9 +3,9 @@
 #
 # Draws time and bus bandwidth against size, this library and its peers, from the JSON files of one sitting.
 #
-#   scripts/plot_bench.py RESULT.json... [--out=FOLDER] [--name=NAME] [--format=svg,png] [--install]
+#   scripts/plot_bench.py RESULT.json... [--out=FOLDER] [--name=NAME] [--format=svg,png] [--collective=LIST] [--install]
 #
-# Writes FOLDER/NAME-<collective>-<dtype>-<op>.svg and .png, by default bench-... in the current folder. Where several
+# Writes FOLDER/NAME-<collective>-<dtype>-<op>.svg, by default bench-... in the current folder. Where several
 # algorithms were measured, the fastest at each size is drawn. Needs matplotlib; --install gets it where it is missing,
 # with the system's packages or else from PyPI.
 """Plots of benchmark results."""
@@ -106,7 +106,8 @@ def main():
     parser.add_argument("results", nargs="+", metavar="RESULT.json")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."))
     parser.add_argument("--name", default="bench")
-    parser.add_argument("--format", default="svg,png")
+    parser.add_argument("--format", default="svg")
+    parser.add_argument("--collective", help="draw these only, such as allreduce,alltoall; default: all")
     parser.add_argument("--install", action="store_true")
     options = parser.parse_args()
     formats = options.format.split(",")
@@ -118,6 +119,9 @@ def main():
     except bench_results.ResultsError as error:
         sys.exit(f"plot_bench.py: {error}")
     figures = series(document)
+    if options.collective:
+        wanted = options.collective.split(",")
+        figures = {key: lines for key, lines in figures.items() if key[0] in wanted}
     if not figures:
         sys.exit("plot_bench.py: the files hold no case that was measured with a right result")
     if not importlib.util.find_spec("matplotlib"):

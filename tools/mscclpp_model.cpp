@@ -23,13 +23,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include "exchange.hpp"
-#include "model_check.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/collectives/network_model.hpp"
 #include "mscclpp/collectives/selection.hpp"
 #include "mscclpp/host/error.hpp"
-#include "options.hpp"
+#include "plan/exchange.hpp"
+#include "plan/options.hpp"
+#include "report/model_check.hpp"
 
 namespace mscclpp::tools {
 namespace {

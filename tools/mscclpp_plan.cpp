@@ -24,11 +24,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/usage.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/runtime.hpp"
+#include "plan/usage.hpp"
 #include "plan_diagram.hpp"
 #include "plan_run.hpp"
 #include "plan_steps.hpp"

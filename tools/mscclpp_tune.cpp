@@ -19,8 +19,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "exchange.hpp"
-#include "machine.hpp"
+#include "machine/machine.hpp"
+#include "machine/over_ranks.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/contexts.hpp"
 #include "mscclpp/collectives/tuned_profile.hpp"
@@ -31,9 +31,9 @@
 #include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/multicast.hpp"
 #include "mscclpp/host/ranks.hpp"
-#include "options.hpp"
-#include "over_ranks.hpp"
-#include "tune_search.hpp"
+#include "plan/exchange.hpp"
+#include "plan/options.hpp"
+#include "plan/tune_search.hpp"
 
 namespace mscclpp::tools {
 namespace {

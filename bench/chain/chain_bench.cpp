@@ -5,12 +5,12 @@
 #include <memory>
 #include <mutex>
 
+#include "machine/over_ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
-#include "over_ranks.hpp"
 
 namespace chain_bench {
 namespace {

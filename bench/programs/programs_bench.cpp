@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "dsl/programs.hpp"
-#include "machine.hpp"
+#include "machine/machine.hpp"
+#include "machine/over_ranks.hpp"
 #include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/dsl/kernel.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
@@ -12,7 +13,6 @@
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
-#include "over_ranks.hpp"
 
 namespace programs_bench {
 namespace {

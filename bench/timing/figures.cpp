@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "machine/over_ranks.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
-#include "over_ranks.hpp"
 
 namespace timing_bench {
 namespace {

@@ -7,9 +7,9 @@
 #include <functional>
 #include <memory>
 
+#include "machine/timer.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/sim/timing.hpp"
-#include "timer.hpp"
 
 namespace timing_bench {
 

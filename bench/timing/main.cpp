@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "figures.hpp"
-#include "machine.hpp"
+#include "machine/machine.hpp"
 #include "mscclpp/host/ranks.hpp"
 
 int main(int argc, char** argv) {

@@ -16,10 +16,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "model_check.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/runtime.hpp"
-#include "options.hpp"
+#include "plan/options.hpp"
+#include "report/model_check.hpp"
 #include "virtual_run.hpp"
 
 namespace virtual_time {

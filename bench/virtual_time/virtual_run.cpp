@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "exchange.hpp"
 #include "kernels.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
@@ -17,6 +16,7 @@
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/sim/run.hpp"
+#include "plan/exchange.hpp"
 
 namespace virtual_time {
 namespace {

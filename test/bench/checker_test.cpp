@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "checker.hpp"
+#include "data/checker.hpp"
 
 #include <doctest/doctest.h>
 

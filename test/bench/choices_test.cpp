@@ -13,7 +13,7 @@
 #include "mscclpp/collectives/tuned_profile.hpp"
 #include "mscclpp/sim/run.hpp"
 #include "mscclpp/sim/runtime.hpp"
-#include "plan.hpp"
+#include "plan/plan.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::bench;

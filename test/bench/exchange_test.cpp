@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "exchange.hpp"
+#include "plan/exchange.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
-#include "options.hpp"
+#include "plan/options.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::bench;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "inputs.hpp"
+#include "data/inputs.hpp"
 
 #include <doctest/doctest.h>
 

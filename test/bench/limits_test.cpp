@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The measurement of the cost model's figures: from the times that a model predicts, the same model comes out.
-#include "limits.hpp"
+#include "report/limits.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Prediction against measurement: on the committed results, and what is refused.
-#include "model_check.hpp"
+#include "report/model_check.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "options.hpp"
+#include "plan/options.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::bench;

@@ -2,14 +2,14 @@
 //
 // How NCCL is called, with a library in its place that writes the calls down (nccl/recorder.cpp), in a version of today
 // and in an older one. CTest runs this program once with each.
-#include "nccl_peer.hpp"
+#include "session/nccl_peer.hpp"
 
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <string>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 #include "mscclpp/host/error.hpp"
 
 using namespace mscclpp;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "options.hpp"
+#include "plan/options.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "plan.hpp"
+#include "plan/plan.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <set>
 
+#include "machine/timer.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
-#include "timer.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::bench;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "rank_pool.hpp"
+#include "session/rank_pool.hpp"
 
 #include <doctest/doctest.h>
 

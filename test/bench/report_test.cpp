@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "report.hpp"
+#include "report/report.hpp"
 
 #include <doctest/doctest.h>
 

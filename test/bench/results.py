@@ -172,7 +172,8 @@ class Drawing(unittest.TestCase):
             with open(source, "w", encoding="utf-8") as file:
                 json.dump(self.RESULT, file)
             for name in ("first", "second"):
-                status, out, err = script("plot_bench.py", source, f"--out={folder}/{name}", "--name=x")
+                status, out, err = script("plot_bench.py", source, f"--out={folder}/{name}", "--name=x",
+                                          "--format=svg,png")
                 self.assertEqual(status, 0, err)
                 self.assertEqual(len(out.splitlines()), 4)
             svg = pathlib.Path(folder, "first", "x-allreduce-bfloat16-sum.svg").read_text(encoding="utf-8")
@@ -181,6 +182,9 @@ class Drawing(unittest.TestCase):
             self.assertEqual(svg, pathlib.Path(folder, "second", "x-allreduce-bfloat16-sum.svg").read_text(encoding="utf-8"))
             png = pathlib.Path(folder, "first", "x-alltoall-bfloat16.png").read_bytes()
             self.assertEqual(png[:8], b"\x89PNG\r\n\x1a\n")
+            status, out, err = script("plot_bench.py", source, f"--out={folder}/third", "--collective=alltoall")
+            self.assertEqual((status, err), (0, ""))
+            self.assertEqual([pathlib.Path(line).name for line in out.splitlines()], ["bench-alltoall-bfloat16.svg"])
 
     @unittest.skipIf(importlib.util.find_spec("matplotlib"), "matplotlib is installed")
     def test_without_matplotlib(self):

@@ -2,7 +2,7 @@
 //
 // Runs all collectives by a plain implementation on the host, and by ones with a fault each: a run must tell them
 // apart.
-#include "session.hpp"
+#include "session/session.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The tuner's search, over times that are made up.
-#include "tune_search.hpp"
+#include "plan/tune_search.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "machine/machine.hpp"
+
+#include <map>
+#include <utility>
+
+namespace mscclpp::bench {
+namespace {
+
+std::map<DeviceKind, std::unique_ptr<Machine>>& machines() {
+  static std::map<DeviceKind, std::unique_ptr<Machine>> all;
+  return all;
+}
+
+}  // namespace
+
+Machine* machine(DeviceKind kind) {
+  auto const found = machines().find(kind);
+  return found == machines().end() ? nullptr : found->second.get();
+}
+
+bool registerMachine(std::unique_ptr<Machine> machine) {
+  auto const kind = machine->kind();
+  machines()[kind] = std::move(machine);
+  return true;
+}
+
+}  // namespace mscclpp::bench
