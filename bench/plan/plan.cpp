@@ -179,7 +179,7 @@ class Planner {
     return result;
   }
 
-  std::vector<Case> chosenCase(Case item, CollectiveCall const& call) const {
+  std::vector<Case> chosenCase(Case item, CollectiveCall const& call) {
     try {
       auto const resolution = algorithms_.resolve(item.collective, world_, call);
       item.by = resolution.algorithm;
@@ -196,6 +196,10 @@ class Planner {
       refuseAll(item, refusals);
     }
     if (auto const why = refusal(*item.by, call); !why.empty()) {
+      if (options_.everyCollective) {
+        leftOut_.add(why, item.by->name());
+        return {};
+      }
       throw UsageError(fmt::format("{}: {}: {}", flagsOf(item, "auto"), item.by->name(), why));
     }
     return {finished(item)};

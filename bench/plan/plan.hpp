@@ -54,7 +54,7 @@ struct Case {
 
 struct Plan {
   std::vector<Case> cases;
-  std::string leftOut;  // of --algorithm=all: what cannot run here, and why
+  std::string leftOut;  // of what was asked for as `all`: what cannot run here, and why
 };
 
 // Throws UsageError where the options leave nothing to run, or name what the machine or the type does not allow.

@@ -255,6 +255,7 @@ TEST_CASE("what every algorithm of a run leaves out is told once for each reason
         left.rfind("it goes through the switch between the devices: there is no switch"));
   CHECK(left.find("oneshot_ll8, twoshot_ll8") != std::string::npos);
   CHECK(wholePlan({}, world).leftOut.empty());
+  CHECK(wholePlan({"--collective=all", "--overlap=off", "--max-bytes=1K"}).leftOut.find("messages: ") == 0);
 }
 
 TEST_CASE("where lines may be torn the choice is one that does not mind") {
