@@ -182,13 +182,15 @@ TEST_CASE("a right implementation of every collective is found right") {
   auto const outOfPlace = wrongOf("host_right");
   CHECK(outOfPlace.size() == timedCollectives.size());
   for (auto const& [collective, wrong] : outOfPlace) {
-    CAPTURE(nameOf(collective));
+    auto const name = nameOf(collective);
+    CAPTURE(name);
     CHECK(wrong == 0);
   }
   auto const inPlace = wrongOf("host_right", {"--in-place"});
   CHECK(inPlace.size() == timedCollectives.size() - 2);  // all-to-all and send/recv have no such form
   for (auto const& [collective, wrong] : inPlace) {
-    CAPTURE(nameOf(collective));
+    auto const name = nameOf(collective);
+    CAPTURE(name);
     CHECK(wrong == 0);
   }
 }
@@ -197,7 +199,8 @@ TEST_CASE("the same by the library's own calls") {
   for (auto launch : {"--launch=eager", "--launch=host"}) {
     enterAll<Fault::none>("host_right");
     for (auto const& [collective, wrong] : wrongOf("host_right", {launch})) {
-      CAPTURE(nameOf(collective));
+      auto const name = nameOf(collective);
+      CAPTURE(name);
       CHECK(wrong == 0);
     }
     enterAll<Fault::lastSlotMissing>("host_missing");
@@ -210,7 +213,8 @@ TEST_CASE("the same by the library's own calls") {
 TEST_CASE("an operation of a chain that goes on with old data is found, though the first one is right") {
   enterAll<Fault::staleAfterFirst>("host_stale");
   for (auto const& [collective, wrong] : wrongOf("host_stale")) {
-    CAPTURE(nameOf(collective));
+    auto const name = nameOf(collective);
+    CAPTURE(name);
     // Of reductions only the first operation is checked.
     CHECK((wrong > 0) == !reduces(collective));
   }
@@ -219,23 +223,27 @@ TEST_CASE("an operation of a chain that goes on with old data is found, though t
 TEST_CASE("what is missing, too much or elsewhere is found in every collective") {
   enterAll<Fault::lastSlotMissing>("host_missing");
   for (auto const& [collective, wrong] : wrongOf("host_missing")) {
-    CAPTURE(nameOf(collective));
+    auto const name = nameOf(collective);
+    CAPTURE(name);
     // Only the root has an output, and the last rank is not always the root.
     if (collective != Collective::reduce && collective != Collective::gather) CHECK(wrong > 0);
   }
   enterAll<Fault::pastTheEnd>("host_past");
   for (auto const& [collective, wrong] : wrongOf("host_past")) {
-    CAPTURE(nameOf(collective));
+    auto const name = nameOf(collective);
+    CAPTURE(name);
     CHECK(wrong > 0);
   }
   enterAll<Fault::inputWritten>("host_input");
   for (auto const& [collective, wrong] : wrongOf("host_input")) {
-    CAPTURE(nameOf(collective));
+    auto const name = nameOf(collective);
+    CAPTURE(name);
     CHECK(wrong > 0);
   }
   enterAll<Fault::othersOutputWritten>("host_others");
   for (auto const& [collective, wrong] : wrongOf("host_others")) {
-    CAPTURE(nameOf(collective));
+    auto const name = nameOf(collective);
+    CAPTURE(name);
     CHECK((wrong > 0) == (collective == Collective::reduce || collective == Collective::gather));
   }
 }
