@@ -448,6 +448,7 @@ struct Session::Impl {
                                 .out = out,
                                 .count = item.launch->count,
                                 .root = step.root,
+                                .op = item.operation,
                                 .inWindow = windowOf(step.in.buffer),
                                 .outWindow = windowOf(step.out.buffer),
                                 .inOffset = inOffset,
