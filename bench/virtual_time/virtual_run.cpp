@@ -100,7 +100,7 @@ Answer timeOf(Query const& query, sim::TimingModel const& model) {
                           .in = in.data(),
                           .out = out.data(),
                           .count = sums ? smaller / elementBytes : smaller,
-                          .op = operationOf(collective),
+                          .op = operationOf(query.collective),
                           .inWindow = inWindow ? &inWindow->deviceHandle() : nullptr,
                           .outWindow = outWindow ? &outWindow->deviceHandle() : nullptr,
                           .shape = shape};

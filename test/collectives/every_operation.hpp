@@ -15,8 +15,8 @@
 namespace mscclpp_test {
 
 template <class T, class Op>
-void checkOperation(Communicator const& communicator, AlgorithmCollection const& algorithms, Collective collective,
-                    std::size_t count) {
+void checkOperation(Communicator const& communicator, Stream const& stream, AlgorithmCollection const& algorithms,
+                    Collective collective, std::size_t count) {
   auto const ranks = static_cast<std::size_t>(communicator.size());
   auto const rank = static_cast<std::size_t>(communicator.rank());
   bool const splits = traitsOf(collective).hasParts();
@@ -44,7 +44,6 @@ void checkOperation(Communicator const& communicator, AlgorithmCollection const&
                             .op = reduceOpOf<Op>(),
                             .symmetric = true,
                             .rankOrder = !std::is_integral_v<T>};
-  Stream const stream(communicator.device());
   auto names = algorithms.names(collective);
   names.emplace_back();  // the choice
   int ran = 0;
@@ -71,12 +70,13 @@ void checkOperation(Communicator const& communicator, AlgorithmCollection const&
 inline void checkEveryOperation(DeviceKind kind, int ranks, std::vector<std::size_t> const& counts) {
   forEachRankOn(kind, ranks, [&](Communicator& communicator) {
     auto const algorithms = AlgorithmCollection::defaults();
+    Stream const stream(communicator.device());
     for (auto collective : {Collective::allReduce, Collective::reduceScatter, Collective::reduce}) {
       for (auto type : dataTypes) {
         for (auto op : reduceOps) {
           withDataType(type, [&]<class T>(std::type_identity<T>) {
             withReduceOp(op, [&]<class Op>(std::type_identity<Op>) {
-              for (auto count : counts) checkOperation<T, Op>(communicator, algorithms, collective, count);
+              for (auto count : counts) checkOperation<T, Op>(communicator, stream, algorithms, collective, count);
             });
           });
         }

@@ -28,6 +28,8 @@ class Stream {
   // for work that may take longer), deviceError where a kernel failed.
   void synchronize(std::optional<std::chrono::nanoseconds> limit = {}) const;
   bool idle() const;
+  // What is put into it becomes part of a CUDA graph.
+  bool capturing() const;
 
   // What is put into this stream from now on begins when what is in `earlier` now is done; both are of one device.
   // Where `earlier` is captured into a CUDA graph, this stream takes part in that from then on.

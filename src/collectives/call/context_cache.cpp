@@ -40,6 +40,7 @@ ContextCache::ContextCache(Communicator const& communicator)
     std::uint64_t wholeLines;
     std::uint64_t maxBlocks;
     std::uint64_t multicast;
+    std::int64_t ranksPerDevice;
     char device[112];
   };
   Own own{};
@@ -54,6 +55,7 @@ ContextCache::ContextCache(Communicator const& communicator)
   world_.device = own.device;
   world_.noMulticast = whyNoMulticast(communicator.device());
   own.multicast = world_.noMulticast.empty() ? 1 : 0;
+  own.ranksPerDevice = sharing;
   if (sharing > 1) {
     if (world_.noMulticast.empty()) world_.noMulticast = "ranks share a GPU, which takes part once only";
     world_.device.clear();  // no profile was tuned for that
@@ -64,6 +66,7 @@ ContextCache::ContextCache(Communicator const& communicator)
     if (other.multicast == 0 && world_.noMulticast.empty()) {
       world_.noMulticast = "not every rank's device can take part; see isNvlsSupported() on each";
     }
+    world_.ranksPerDevice = std::max(world_.ranksPerDevice, static_cast<int>(other.ranksPerDevice));
     if (std::strncmp(own.device, other.device, sizeof own.device) != 0) world_.device.clear();
   }
 }

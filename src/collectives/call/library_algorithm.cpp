@@ -96,7 +96,9 @@ std::optional<KernelLaunch> LibraryAlgorithm::launchFor(World const& world, Coll
       kernel->shape(ranks, partBytes, call.blocks != 0 ? static_cast<std::uint32_t>(call.blocks) : world.maxBlocks);
   if (call.blocks != 0) shape.blocks = static_cast<unsigned>(call.blocks);
   if (call.threads != 0) shape.threads = static_cast<unsigned>(call.threads);
-  shape.overlapPrevious = kernel->overlaps;
+  // Each kernel lets the next begin, and that one the one behind it: waiting for their turn, those of one rank would
+  // fill a device until the kernel that another rank waits for has no room.
+  shape.overlapPrevious = kernel->overlaps && world.ranksPerDevice == 1;
   return KernelLaunch{.kernel = kernel,
                       .shape = shape,
                       .count = partBytes / bytesOf(kernelType(collective_, call.type)),

@@ -100,7 +100,7 @@ void MessageGroup::start(int blocks, int threads) {
         static_cast<std::uint32_t>(links_.device().properties().multiprocessors / links_.ranksPerDevice()));
     if (blocks != 0) shape.blocks = static_cast<unsigned>(blocks);
     if (threads != 0) shape.threads = static_cast<unsigned>(threads);
-    shape.overlapPrevious = kernel->overlaps;
+    shape.overlapPrevious = kernel->overlaps && links_.ranksPerDevice() == 1;
     layout::TeamHandle const none{};
     kernel->start(
         {.stream = stream_, .team = none, .shape = shape, .links = &links_.deviceHandle(), .messages = &round});

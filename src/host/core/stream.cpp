@@ -48,6 +48,8 @@ void Stream::runAfter(Stream const& earlier) const {
   runtime(device_.kind).orderAfter(device_.ordinal, native_, earlier.native_);
 }
 
+bool Stream::capturing() const { return runtime(device_.kind).capturing(native_); }
+
 void Stream::copy(void* dst, void const* src, std::size_t bytes) const {
   if (bytes != 0) runtime(device_.kind).copyAsync(dst, src, bytes, native_);
 }
