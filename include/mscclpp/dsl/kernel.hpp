@@ -126,7 +126,7 @@ consteval MoveShape shapeOfMove(Data const& data) {
   return data.step.sources == 1 && data.step.targets == 1 ? MoveShape::copy : MoveShape::plain;
 }
 
-// `Count` steps from `I` on, for PlanMoves::moveTogether.
+// `Count` steps from `I` on, for PlanRunner::moveTogether.
 template <class P, int S, int I, int Count>
 struct StepGroup {
   static constexpr int count = Count;
@@ -184,12 +184,13 @@ MSCCLPP_DEVICE void runSteps(Runner& runner) {
   if constexpr (I < End) {
     constexpr auto data = dsl::detail::stepDataOf<P, S, I>;
     if constexpr (static_cast<dsl::StepKind>(data.step.kind) == dsl::StepKind::loopBegin) {
-      auto const turns = runner.turns(data.step);
+      auto& places = runner.places();
+      auto const turns = places.turns(data.step);
       for (std::uint64_t turn = 0; turn < turns; ++turn) {
-        runner.enterTurn(data.step, turn);
+        places.enterTurn(data.step, turn);
         runSteps<P, S, I + 1, data.step.loopEnd>(runner);
       }
-      runner.leaveLoop();
+      places.leaveLoop();
       runSteps<P, S, data.step.loopEnd + 1, End>(runner);
     } else if constexpr (constexpr int together = stepsTogether<P, S, I, End>(); together > 1) {
       runner.moveTogether(StepGroup<P, S, I, together>{});
@@ -290,7 +291,7 @@ MSCCLPP_DEVICE void kernel(T const* in, T* out, std::uint64_t count, layout::Pla
         auto const block = arch::blockIndex();
         if (block % range.period != range.block) return;
         if (range.rank >= 0 && plan.rank != range.rank) return;
-        runner.setInstance(static_cast<int>(block / range.period));
+        runner.places().setInstance(static_cast<int>(block / range.period));
         dsl_impl::runSteps<P, Slice, 0, range.steps>(runner);
       };
       (slice(std::integral_constant<int, static_cast<int>(S)>{}), ...);

@@ -58,7 +58,7 @@ struct PlanStep {
   std::uint8_t reduce;
   std::uint8_t everybody;    // a switch's move: 1 its sources, 2 its targets are the same chunks of all ranks
   bool concludes;            // a reduction whose result holds every rank's contribution
-  std::uint8_t ahead;        // move: moves of the block since its threads met, see dsl/detail/run/step_values.hpp
+  std::uint8_t ahead;        // move: moves of the block since its threads met, see dsl/detail/run/step_threads.hpp
   std::uint8_t chunksAhead;  // move: and their chunks
   std::int32_t chunks;       // move
   std::int32_t part, parts;  // move

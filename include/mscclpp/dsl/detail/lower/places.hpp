@@ -13,6 +13,7 @@
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/device/pending.hpp"
+#include "mscclpp/device/view.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
 #include "mscclpp/layout/window_handle.hpp"
@@ -69,6 +70,15 @@ class PlanPlaces {
     inputChunks_ = chunksOf(shape().inputPerSlice);
     outputChunks_ = shape().inputPerSlice == shape().outputPerSlice ? inputChunks_ : chunksOf(shape().outputPerSlice);
   }
+
+  MSCCLPP_DEVICE layout::PlanHandle const& plan() const { return plan_; }
+  MSCCLPP_DEVICE decltype(auto) shape() const { return Shape::of(plan_); }
+  MSCCLPP_DEVICE int numberOf(layout::RankNumber const& number) const {
+    return number.at(plan_.rank, shape().ranks, instance_);
+  }
+  // Number of this call. Its load is begun before the call's other loads and awaited where the number is needed, which
+  // is behind the first of them.
+  MSCCLPP_DEVICE std::uint64_t epoch() const { return arch::notEarlier(done_) + 1; }
 
   // Of the block, where instances share their steps.
   MSCCLPP_DEVICE void setInstance(int instance) { instance_ = instance; }
@@ -133,6 +143,11 @@ class PlanPlaces {
     if (isScratch(operand)) return {plan_.scratch[rank] + offsetOf(operand, which, units), operand.packets};
     return {base(operand, rank) + offsetOf(operand, which, units), false};
   }
+  // The piece of the operand's chunk, of T or T const.
+  template <class U>
+  MSCCLPP_DEVICE View<U> viewOf(layout::PlanOperand const& operand, int which, Piece const& piece) const {
+    return {reinterpret_cast<U*>(place(operand, which, piece.first).address), piece.bytes() / sizeof(T)};
+  }
   MSCCLPP_DEVICE PortPlace portPlace(layout::PlanOperand const& operand, int which, std::uint32_t units) const {
     auto const memory = plan_.portMemories[operand.buffer] + static_cast<std::uint32_t>(rankOf(operand));
     auto const at = offsetOf(operand, which, units);
@@ -150,18 +165,6 @@ class PlanPlaces {
     auto* const place = start + offsetOf(operand, which, units);
     return reinterpret_cast<std::uintptr_t>(place) % 16 == 0 ? place : nullptr;
   }
-
- protected:
-  MSCCLPP_DEVICE decltype(auto) shape() const { return Shape::of(plan_); }
-  MSCCLPP_DEVICE int numberOf(layout::RankNumber const& number) const {
-    return number.at(plan_.rank, shape().ranks, instance_);
-  }
-
-  // Number of this call. Its load is begun before the call's other loads and awaited where the number is needed, which
-  // is behind the first of them.
-  MSCCLPP_DEVICE std::uint64_t epoch() const { return arch::notEarlier(done_) + 1; }
-
-  layout::PlanHandle const& plan_;
 
  private:
   // Of a chunk of so many units, those of this turn.
@@ -229,6 +232,7 @@ class PlanPlaces {
     return window.bases[rank] + (own - window.bases[plan_.rank]);
   }
 
+  layout::PlanHandle const& plan_;
   layout::WindowHandle const& inWindow_;
   layout::WindowHandle const& outWindow_;
   PlanCall<T> call_;

@@ -3,9 +3,9 @@
 // Carries out the steps of a lowered program, one block's, on either machine. Steps that are known when the kernel is
 // compiled fold into straight-line code; the same function interprets the steps of a loaded plan.
 //
-// A moving step is done by all threads of the block (dsl/detail/run/moves.hpp). Signals, waits, flushes, acquires and
-// releases are done by lanes of the first warp, in order. Relaxed signals are sent as full ones: between devices
-// nothing less orders the reads before them.
+// A moving step is done by all threads of the block (plain_moves.hpp, packet_moves.hpp, port_moves.hpp). Signals,
+// waits, flushes, acquires and releases are done by lanes of the first warp, in order. Relaxed signals are sent as full
+// ones: between devices nothing less orders the reads before them.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,28 @@
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/port_channel.hpp"
 #include "mscclpp/device/semaphore.hpp"
-#include "mscclpp/dsl/detail/run/moves.hpp"
+#include "mscclpp/dsl/detail/run/packet_moves.hpp"
+#include "mscclpp/dsl/detail/run/plain_moves.hpp"
+#include "mscclpp/dsl/detail/run/port_moves.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
 
+// What a moving step comes to. Known when a program is compiled in, so that its code holds no more.
+enum class MoveShape : std::uint8_t { copy, plain, packets, port };
+
 template <Number T, class Op, PacketFormat P, class Shape = LoadedShape>
-class PlanRunner : public PlanMoves<T, Op, P, Shape> {
+class PlanRunner {
  public:
   MSCCLPP_DEVICE PlanRunner(layout::PlanHandle const& plan, layout::WindowHandle const& in,
                             layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op = {})
-      : PlanRunner(plan, in, out, call, op, beginCall(plan)) {}
+      : context_{PlanPlaces<T, Shape>(plan, in, out, call, loadEpoch(thisBlock(), plan.epochs, arch::blockIndex())),
+                 StepReduction<T, Op>(op)} {}
+
+  // Where data lie now; whoever runs steps one by one moves it on with the turns of loops.
+  MSCCLPP_DEVICE PlanPlaces<T, Shape>& places() { return context_.places; }
 
   MSCCLPP_DEVICE void finish() {
     if (!committed_) syncAndCommit();
@@ -44,12 +53,30 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
   template <class Steps>
   MSCCLPP_DEVICE void step(Steps const& steps, layout::PlanStep const& step) {
     if (static_cast<dsl::StepKind>(step.kind) != dsl::StepKind::move) return order(steps, step);
-    if (isPort(step)) return this->template move<MoveShape::port>(steps, step);
+    if (isPort(step)) return move<MoveShape::port>(steps, step);
     bool packets = false;
     steps.forEachOperand(step, [&](int, layout::PlanOperand const& operand) { packets = packets || operand.packets; });
-    if (packets) return this->template move<MoveShape::packets>(steps, step);
-    if (step.sources == 1 && step.targets == 1) return this->template move<MoveShape::copy>(steps, step);
-    this->template move<MoveShape::plain>(steps, step);
+    if (packets) return move<MoveShape::packets>(steps, step);
+    if (step.sources == 1 && step.targets == 1) return move<MoveShape::copy>(steps, step);
+    move<MoveShape::plain>(steps, step);
+  }
+
+  template <MoveShape M, class Steps>
+  MSCCLPP_DEVICE void move(Steps const& steps, layout::PlanStep const& step) const {
+    if constexpr (M == MoveShape::port) {
+      moveByPort<P>(context_, steps, step);
+    } else if constexpr (M == MoveShape::packets) {
+      movePackets<P>(context_, steps, step);
+    } else if constexpr (M == MoveShape::copy) {
+      movePlain<true>(context_, steps, step);
+    } else {
+      movePlain<false>(context_, steps, step);
+    }
+  }
+  // Steps of one source and as many chunks each, see StepGroup, slot by slot: all read before the first is written.
+  template <class Group>
+  MSCCLPP_DEVICE void moveTogether(Group const& group) const {
+    movePacketsTogether<P>(context_, group);
   }
 
   // A step that moves no data.
@@ -59,28 +86,28 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
     using Port = BasePortChannelDeviceHandle;
     switch (static_cast<dsl::StepKind>(step.kind)) {
       case dsl::StepKind::signal:
-        if (isPort(step)) return forEachObject(steps, step, [&](int id) { Port(plan_.ports[id]).signal(); });
-        forEachObject(steps, step, [&](int id) { Semaphore(plan_.channels[id]).signal(); });
+        if (isPort(step)) return forEachObject(steps, step, [&](int id) { Port(plan().ports[id]).signal(); });
+        forEachObject(steps, step, [&](int id) { Semaphore(plan().channels[id]).signal(); });
         break;
       case dsl::StepKind::wait:
-        if (isPort(step)) return forEachObject(steps, step, [&](int id) { Port(plan_.ports[id]).wait(); });
-        forEachObject(steps, step, [&](int id) { Semaphore(plan_.channels[id]).wait(); });
+        if (isPort(step)) return forEachObject(steps, step, [&](int id) { Port(plan().ports[id]).wait(); });
+        forEachObject(steps, step, [&](int id) { Semaphore(plan().channels[id]).wait(); });
         break;
       case dsl::StepKind::flush:
-        forEachObject(steps, step, [&](int id) { Port(plan_.ports[id]).flush(); });
+        forEachObject(steps, step, [&](int id) { Port(plan().ports[id]).flush(); });
         break;
       case dsl::StepKind::release:
-        forEachObject(steps, step, [&](int id) { Semaphore(plan_.semaphores[id]).signal(); });
+        forEachObject(steps, step, [&](int id) { Semaphore(plan().semaphores[id]).signal(); });
         break;
       case dsl::StepKind::acquire:
-        forEachObject(steps, step, [&](int id) { Semaphore(plan_.semaphores[id]).wait(); });
+        forEachObject(steps, step, [&](int id) { Semaphore(plan().semaphores[id]).wait(); });
         break;
       case dsl::StepKind::sync:
         committed_ ? thisBlock().sync() : syncAndCommit();
         break;
       case dsl::StepKind::barrier:
-        reinterpret_cast<DeviceSyncer*>(plan_.barriers)[barrierOf(steps, step)].meet(
-            thisBlock(), static_cast<unsigned>(step.blocks), plan_.watch);
+        reinterpret_cast<DeviceSyncer*>(plan().barriers)[barrierOf(steps, step)].meet(
+            thisBlock(), static_cast<unsigned>(step.blocks), plan().watch);
         break;
       default:
         break;
@@ -88,23 +115,15 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
   }
 
  private:
-  using PlanMoves<T, Op, P, Shape>::plan_;
+  MSCCLPP_DEVICE layout::PlanHandle const& plan() const { return context_.places.plan(); }
 
   // Once every thread has read the epoch, the next call may find the next one: at the first meeting of the block, while
   // data are on their way, else at the end.
   MSCCLPP_DEVICE void syncAndCommit() {
     thisBlock().sync();
     if (arch::threadIndex() == 0)
-      store<Order::relaxed, Scope::device>(plan_.epochs + arch::blockIndex(), this->epoch());
+      store<Order::relaxed, Scope::device>(plan().epochs + arch::blockIndex(), context_.places.epoch());
     committed_ = true;
-  }
-
-  MSCCLPP_DEVICE PlanRunner(layout::PlanHandle const& plan, layout::WindowHandle const& in,
-                            layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op, std::uint64_t done)
-      : PlanMoves<T, Op, P, Shape>(plan, in, out, call, op, done) {}
-
-  MSCCLPP_DEVICE static std::uint64_t beginCall(layout::PlanHandle const& plan) {
-    return loadEpoch(thisBlock(), plan.epochs, arch::blockIndex());
   }
 
   template <class Steps>
@@ -113,12 +132,12 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
       step(steps, now);
       return s;
     }
-    auto const all = this->turns(now);
+    auto const all = context_.places.turns(now);
     for (std::uint64_t turn = 0; turn < all; ++turn) {
-      this->enterTurn(now, turn);
+      context_.places.enterTurn(now, turn);
       for (int inner = s + 1; inner < now.loopEnd; ++inner) step(steps, steps.step(inner));
     }
-    this->leaveLoop();
+    context_.places.leaveLoop();
     return now.loopEnd;
   }
 
@@ -132,7 +151,7 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
     auto const thread = arch::threadIndex();
     if (thread >= arch::warpSize) return;
     steps.forEachObject(step.firstObject, step.objects, [&](int i, layout::RankNumber const& object) {
-      if (static_cast<unsigned>(i) % arch::warpSize == thread) f(this->numberOf(object));
+      if (static_cast<unsigned>(i) % arch::warpSize == thread) f(context_.places.numberOf(object));
     });
     thisWarp().sync();
   }
@@ -140,10 +159,11 @@ class PlanRunner : public PlanMoves<T, Op, P, Shape> {
   MSCCLPP_DEVICE int barrierOf(Steps const& steps, layout::PlanStep const& step) const {
     int id = 0;
     steps.forEachObject(step.firstObject, 1,
-                        [&](int, layout::RankNumber const& object) { id = this->numberOf(object); });
+                        [&](int, layout::RankNumber const& object) { id = context_.places.numberOf(object); });
     return id;
   }
 
+  StepContext<T, Op, Shape> context_;
   bool committed_ = false;
 };
 

@@ -10,186 +10,163 @@
 #include <cstdint>
 
 #include "mscclpp/device/packet.hpp"
-#include "mscclpp/dsl/detail/run/step_values.hpp"
+#include "mscclpp/dsl/detail/run/step_reduction.hpp"
+#include "mscclpp/dsl/detail/run/step_threads.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
 
-template <Number T, class Op, PacketFormat P, class Shape>
-class PacketMoves : public StepValues<T, Op, Shape> {
- public:
-  using StepValues<T, Op, Shape>::StepValues;
+// Slots of packets that so many units of 16 bytes travel in; where there is no data, one is sent all the same.
+template <PacketFormat P>
+MSCCLPP_DEVICE std::uint32_t packetSlots(std::uint32_t units) {
+  return units == 0 ? 1 : units * (16 / (P::words * 4));
+}
 
-  // Steps of one source and as many chunks each, see StepGroup, slot by slot: all read before the first is written.
-  template <class Group>
-  MSCCLPP_DEVICE void moveTogether(Group const& group) const {
-    constexpr unsigned count = Group::count;
-    Piece pieces[count];
-    std::uint32_t slotsOf[count];
-    auto const lookUp = [&](int chunk) {
-      std::uint32_t most = 0;
-      group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
-        constexpr int k = decltype(number)::value;
-        pieces[k] = this->pieceOf(steps, step, chunk);
-        slotsOf[k] = packetSlots(steps, step, pieces[k]);
-        most = maximum(most, slotsOf[k]);
-      });
-      return most;
-    };
-    auto const moveSlots = [&](int chunk, std::uint32_t slot) {
-      Payload<P::words> values[count] = {};
-      std::byte const* slots[count] = {};
-      bool awaited[count] = {};
-      group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
-        constexpr int k = decltype(number)::value;
-        steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) {
-          if (operand.packets) {
-            slots[k] = packetPlace(operand, chunk, pieces[k], slot);
-            awaited[k] = slot < slotsOf[k];
-          } else if (slot < slotsOf[k]) {
-            values[k] = loadPacket(operand, chunk, pieces[k], slot);
-          }
-        });
-      });
-      auto const awaitedFlag = flag();
-      awaitPackets<P>(plan_.watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
-        return {layout::WaitKind::packet, -1, slot, awaitedFlag};
-      });
-      group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
-        constexpr int k = decltype(number)::value;
-        if (slot < slotsOf[k]) storePacket(steps, step, chunk, pieces[k], slot, values[k]);
-      });
-    };
-    auto const first = group.firstStep();
-    forEachPacket(first, startOf(first, packetSlots(this->longestPiece(first))), lookUp, moveSlots);
-  }
+template <PacketFormat P, class Context>
+MSCCLPP_DEVICE std::byte* packetPlace(Context const& context, layout::PlanOperand const& operand, int chunk,
+                                      Piece const& piece, std::uint32_t slot) {
+  return context.places.place(operand, chunk, piece.first).address + std::uint64_t{slot} * P::slotBytes;
+}
 
- protected:
-  using PlanPlaces<T, Shape>::plan_;
-  using Base = StepValues<T, Op, Shape>;
-  using Base::startOf;
-  using typename Base::Start;
-  template <unsigned Words>
-  using Totals = typename Base::template Totals<Words>;
+template <class Context>
+MSCCLPP_DEVICE std::uint32_t flagOf(Context const& context) {
+  return packetFlag(context.places.epoch());
+}
 
-  static constexpr std::uint32_t unitSlots = 16 / (P::words * 4);
+// Packets tell that their sender has come so far, so a slot is sent even where there is no data.
+template <PacketFormat P, class Context, class Steps>
+MSCCLPP_DEVICE std::uint32_t slotsOf(Context const& context, Steps const& steps, layout::PlanStep const& step,
+                                     Piece const& piece) {
+  if (piece.empty) return 0;
+  bool sends = false;
+  steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) { sends = sends || operand.packets; });
+  if (sends && context.places.shape().relaysPackets != 0) return packetSlots<P>(piece.units + piece.pad);
+  return packetSlots<P>(piece.units) - piece.slack / (P::words * 4);
+}
 
-  MSCCLPP_DEVICE static std::uint32_t packetSlots(std::uint32_t units) { return units == 0 ? 1 : units * unitSlots; }
+// From a plain source.
+template <PacketFormat P, class Context>
+MSCCLPP_DEVICE Payload<P::words> loadPacket(Context const& context, layout::PlanOperand const& operand, int chunk,
+                                            Piece const& piece, std::uint32_t slot) {
+  using T = typename Context::Element;
+  auto const view = context.places.template viewOf<T const>(operand, chunk, piece);
+  PayloadReader<T, P::words, P::granule> const reader(view);
+  return reader.read(reader.window(0), slot * P::words * 4);
+}
 
-  template <class Steps>
-  MSCCLPP_DEVICE void movePackets(Steps const& steps, layout::PlanStep const& step) const {
-    Piece piece{};
-    forEachPacket(
-        step, startOf(step, packetSlots(this->longestPiece(step))),
-        [&](int chunk) {
-          piece = this->pieceOf(steps, step, chunk);
-          return packetSlots(steps, step, piece);
-        },
-        [&](int chunk, std::uint32_t slot) { movePacket(steps, step, chunk, piece, slot); });
-  }
+// Into the step's targets, packets or plain. A chunk that travels as packets has less than 4 GiB, see PlanContext.
+template <PacketFormat P, class Context, class Steps>
+MSCCLPP_DEVICE void storePacket(Context const& context, Steps const& steps, layout::PlanStep const& step, int chunk,
+                                Piece const& piece, std::uint32_t slot, Payload<P::words> const& value) {
+  auto const packetsFlag = flagOf(context);
+  // First what others wait for.
+  steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
+    if (operand.packets) P::store(packetPlace<P>(context, operand, chunk, piece, slot), value, packetsFlag, true);
+  });
+  steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
+    if (operand.packets) return;
+    using T = typename Context::Element;
+    auto const view = context.places.template viewOf<T>(operand, chunk, piece);
+    PayloadWriter<T, P::words, P::granule> const writer(view);
+    writer.write(writer.window(0), slot * P::words * 4, value);
+  });
+}
 
- private:
-  MSCCLPP_DEVICE std::uint32_t flag() const { return packetFlag(this->epoch()); }
-
-  // f(chunk, slot) for this thread's slots: the step's chunks lie end to end, each filled up to whole warps of the
-  // longest, and the block's threads take slots in turn from `start` on. slotsOf(chunk) tells how many there are.
-  template <class SlotsOf, class F>
-  MSCCLPP_DEVICE void forEachPacket(layout::PlanStep const& step, Start const& start, SlotsOf&& slotsOf, F&& f) const {
-    auto const threads = arch::blockThreads();
-    auto const filled = start.filled;
-    auto const thread = arch::threadIndex();
-    std::uint32_t slot = thread < start.thread ? thread + threads - start.thread : thread - start.thread;
-    if (step.chunks == 1) {
-      for (auto const slots = slotsOf(0); slot < slots; slot += threads) f(0, slot);
-      return;
-    }
-    if (slot >= std::uint64_t{filled} * static_cast<unsigned>(step.chunks)) return;
-    for (int chunk = 0;;) {
-      for (; slot >= filled; slot -= filled) ++chunk;
-      if (chunk >= step.chunks) return;
-      auto const slots = slotsOf(chunk);
-      for (; slot < slots; slot += threads) f(chunk, slot);
-      while (slot < filled) slot += threads;
-    }
-  }
-  // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
-  template <class Steps>
-  MSCCLPP_DEVICE std::uint32_t packetSlots(Steps const& steps, layout::PlanStep const& step, Piece const& piece) const {
-    if (piece.empty) return 0;
-    bool sends = false;
-    steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) { sends = sends || operand.packets; });
-    if (sends && this->shape().relaysPackets != 0) return packetSlots(piece.units + piece.pad);
-    return packetSlots(piece.units) - piece.slack / (P::words * 4);
-  }
-
-  // Some sources or targets are packets.
-  template <class Steps>
-  MSCCLPP_DEVICE void movePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
-                                 std::uint32_t slot) const {
-    constexpr unsigned words = P::words;
-    constexpr int together = Steps::sourcesTogether;
-    Payload<words> value{};
-    Totals<words> total{};
+// Some sources or targets are packets.
+template <PacketFormat P, class Context, class Steps>
+MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, layout::PlanStep const& step, int chunk,
+                               Piece const& piece, std::uint32_t slot) {
+  constexpr unsigned words = P::words;
+  constexpr int together = Steps::sourcesTogether;
+  Payload<words> value{};
+  typename Context::template Totals<words> total{};
+  MSCCLPP_UNROLL
+  for (int first = 0; first < step.sources; first += together) {
+    Payload<words> values[together] = {};
+    std::byte const* slots[together] = {};
+    bool awaited[together] = {};
+    steps.forSources(step, first, together, [&](int i, layout::PlanOperand const& operand) {
+      if (operand.packets) {
+        slots[i] = packetPlace<P>(context, operand, chunk, piece, slot);
+        awaited[i] = true;
+      } else {
+        values[i] = loadPacket<P>(context, operand, chunk, piece, slot);
+      }
+    });
+    auto const awaitedFlag = flagOf(context);
+    awaitPackets<P>(context.places.plan().watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
+      return {layout::WaitKind::packet, -1, slot, awaitedFlag};
+    });
     MSCCLPP_UNROLL
-    for (int first = 0; first < step.sources; first += together) {
-      Payload<words> values[together] = {};
-      std::byte const* slots[together] = {};
-      bool awaited[together] = {};
-      steps.forSources(step, first, together, [&](int i, layout::PlanOperand const& operand) {
-        if (operand.packets) {
-          slots[i] = packetPlace(operand, chunk, piece, slot);
-          awaited[i] = true;
-        } else {
-          values[i] = loadPacket(operand, chunk, piece, slot);
-        }
-      });
-      auto const awaitedFlag = flag();
-      awaitPackets<P>(plan_.watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
-        return {layout::WaitKind::packet, -1, slot, awaitedFlag};
-      });
-      MSCCLPP_UNROLL
-      for (int i = 0; i < together; ++i) {
-        if (first + i >= step.sources) continue;
-        if (step.sources == 1) {
-          value = values[i];
-        } else {
-          this->template add<words>(step, first + i, values[i], total);
-        }
+    for (int i = 0; i < together; ++i) {
+      if (first + i >= step.sources) continue;
+      if (step.sources == 1) {
+        value = values[i];
+      } else {
+        context.reduction.template add<words>(step, first + i, values[i], total);
       }
     }
-    if (step.sources != 1) value = this->template conclude<words>(step, total);
-    storePacket(steps, step, chunk, piece, slot, value);
   }
+  if (step.sources != 1) value = context.reduction.template conclude<words>(step, context.places.shape(), total);
+  storePacket<P>(context, steps, step, chunk, piece, slot, value);
+}
 
-  // Into the step's targets, packets or plain. A chunk that travels as packets has less than 4 GiB, see PlanContext.
-  template <class Steps>
-  MSCCLPP_DEVICE void storePacket(Steps const& steps, layout::PlanStep const& step, int chunk, Piece const& piece,
-                                  std::uint32_t slot, Payload<P::words> const& value) const {
-    auto const packetsFlag = flag();
-    // First what others wait for.
-    steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
-      if (operand.packets) P::store(packetPlace(operand, chunk, piece, slot), value, packetsFlag, true);
+template <PacketFormat P, class Context, class Steps>
+MSCCLPP_DEVICE void movePackets(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+  Piece piece{};
+  forEachSlot(
+      step, startOf(step, packetSlots<P>(context.places.longestPiece(step))),
+      [&](int chunk) {
+        piece = context.places.pieceOf(steps, step, chunk);
+        return slotsOf<P>(context, steps, step, piece);
+      },
+      [&](int chunk, std::uint32_t slot) { movePacket<P>(context, steps, step, chunk, piece, slot); });
+}
+
+// See PlanRunner::moveTogether.
+template <PacketFormat P, class Context, class Group>
+MSCCLPP_DEVICE void movePacketsTogether(Context const& context, Group const& group) {
+  constexpr unsigned count = Group::count;
+  Piece pieces[count];
+  std::uint32_t slotCounts[count];
+  auto const lookUp = [&](int chunk) {
+    std::uint32_t most = 0;
+    group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
+      constexpr int k = decltype(number)::value;
+      pieces[k] = context.places.pieceOf(steps, step, chunk);
+      slotCounts[k] = slotsOf<P>(context, steps, step, pieces[k]);
+      most = maximum(most, slotCounts[k]);
     });
-    steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
-      if (operand.packets) return;
-      auto const view = this->template viewOf<T>(operand, chunk, piece);
-      PayloadWriter<T, P::words, P::granule> const writer(view);
-      writer.write(writer.window(0), slot * P::words * 4, value);
+    return most;
+  };
+  auto const moveSlots = [&](int chunk, std::uint32_t slot) {
+    Payload<P::words> values[count] = {};
+    std::byte const* slots[count] = {};
+    bool awaited[count] = {};
+    group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
+      constexpr int k = decltype(number)::value;
+      steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) {
+        if (operand.packets) {
+          slots[k] = packetPlace<P>(context, operand, chunk, pieces[k], slot);
+          awaited[k] = slot < slotCounts[k];
+        } else if (slot < slotCounts[k]) {
+          values[k] = loadPacket<P>(context, operand, chunk, pieces[k], slot);
+        }
+      });
     });
-  }
-  // From a plain source.
-  MSCCLPP_DEVICE Payload<P::words> loadPacket(layout::PlanOperand const& operand, int chunk, Piece const& piece,
-                                              std::uint32_t slot) const {
-    auto const view = this->template viewOf<T const>(operand, chunk, piece);
-    PayloadReader<T, P::words, P::granule> const reader(view);
-    return reader.read(reader.window(0), slot * P::words * 4);
-  }
-  MSCCLPP_DEVICE std::byte* packetPlace(layout::PlanOperand const& operand, int chunk, Piece const& piece,
-                                        std::uint32_t slot) const {
-    return this->place(operand, chunk, piece.first).address + std::uint64_t{slot} * P::slotBytes;
-  }
-};
+    auto const awaitedFlag = flagOf(context);
+    awaitPackets<P>(context.places.plan().watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
+      return {layout::WaitKind::packet, -1, slot, awaitedFlag};
+    });
+    group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
+      constexpr int k = decltype(number)::value;
+      if (slot < slotCounts[k]) storePacket<P>(context, steps, step, chunk, pieces[k], slot, values[k]);
+    });
+  };
+  auto const first = group.firstStep();
+  forEachSlot(first, startOf(first, packetSlots<P>(context.places.longestPiece(first))), lookUp, moveSlots);
+}
 
 }  // namespace dsl_impl
 }  // namespace MSCCLPP_BACKEND

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The moving steps of a lowered program that go through a port: the block's first warp, which does the steps that order
+// as well, asks the proxy for them, so a signal of the same channel follows the data. One source and one target, both
+// plain or both packets, which are moved as they are.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/device/group.hpp"
+#include "mscclpp/device/port_channel.hpp"
+#include "mscclpp/dsl/detail/run/packet_moves.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+namespace dsl_impl {
+
+// By one thread.
+template <PacketFormat P, class Context, class Steps>
+MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+  int channel = 0;
+  steps.forEachObject(step.firstObject, 1,
+                      [&](int, layout::RankNumber const& object) { channel = context.places.numberOf(object); });
+  BasePortChannelDeviceHandle const port(context.places.plan().ports[channel]);
+  for (int chunk = 0; chunk < step.chunks; ++chunk) {
+    auto const piece = context.places.pieceOf(steps, step, chunk);
+    PortPlace ends[2];
+    bool packets = false;
+    steps.forEachOperand(step, [&](int i, layout::PlanOperand const& operand) {
+      ends[i] = context.places.portPlace(operand, chunk, piece.first);
+      packets = operand.packets;
+    });
+    auto const bytes = packets ? std::uint64_t{packetSlots<P>(piece.units)} * P::slotBytes : piece.bytes();
+    if (bytes != 0) port.put(ends[1].memory, ends[1].offset, ends[0].memory, ends[0].offset, bytes);
+  }
+}
+
+// By the whole block.
+template <PacketFormat P, class Context, class Steps>
+MSCCLPP_DEVICE void moveByPort(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+  if (arch::threadIndex() >= arch::warpSize) return;
+  if (arch::threadIndex() == 0) askPort<P>(context, steps, step);
+  thisWarp().sync();
+}
+
+}  // namespace dsl_impl
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp
