@@ -19,7 +19,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "sim/machine/machine.hpp"
+#include "sim/machine/host_task.hpp"
+#include "sim/machine/kernel.hpp"
 #include "sim/report/describe.hpp"
 #include "sim/report/frames.hpp"
 

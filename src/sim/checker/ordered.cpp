@@ -192,7 +192,7 @@ Message& Checker::append(Agent& agent, Word& word, std::size_t position, std::ui
 // What a GPU thread leaves in the memory of another device, that one is to look at.
 void Checker::markSignal(Agent const& agent, Message& message, std::uintptr_t address) {
   if (agent.device < 0 || message.scope != Scope::system) return;
-  auto const owner = machine_.ownerOf(address);
+  auto const owner = machine_.heap().ownerOf(address);
   message.signal = owner >= 0 && owner != agent.device;
   if (message.signal) ++signals_;
 }
@@ -370,7 +370,7 @@ void Checker::loadLine(std::span<LanePart> lanes) {
 
 void Checker::tornLine(Agent& agent, void const* address, std::uint64_t site) {
   auto const where = reinterpret_cast<std::uintptr_t>(address);
-  if (machine_.ownerOf(where) == agent.device) return;
+  if (machine_.heap().ownerOf(where) == agent.device) return;
   auto* const finding = addFinding(FindingKind::tornLine, codeOf(site));
   if (finding == nullptr) return;
   finding->accesses.push_back(describe(agent.id, agent.epoch, trait::ofOrdered(true, Scope::system), 16, site, where));

@@ -63,7 +63,7 @@ Block::Block(Kernel& kernel, unsigned index)
   for (unsigned i = 0; i < live_; ++i) {
     auto& thread = threads_[i];
     thread.block = this;
-    thread.context = {kernel.stream().device,
+    thread.context = {kernel.stream().device(),
                       index,
                       i,
                       live_,
@@ -77,9 +77,9 @@ Block::Block(Kernel& kernel, unsigned index)
     scheduler.add(thread);
   }
   if (auto* const checker = kernel.machine().checker(); checker != nullptr && kernel.isHost()) {
-    threads_[0].agent = &checker->addHostThread(kernel.stream().device, kernel.name(), kernel.startClock());
+    threads_[0].agent = &checker->addHostThread(kernel.stream().device(), kernel.name(), kernel.startClock());
   } else if (checker != nullptr) {
-    agents_ = checker->beginBlock(kernel.stream().device, kernel.name(), index, live_, kernel.startClock());
+    agents_ = checker->beginBlock(kernel.stream().device(), kernel.name(), index, live_, kernel.startClock());
     for (unsigned i = 0; i < live_; ++i) threads_[i].agent = &agents_[i];
   }
   if (auto const bytes = kernel.shape().dynamicShared; bytes != 0) {
@@ -88,7 +88,7 @@ Block::Block(Kernel& kernel, unsigned index)
 }
 
 Block::~Block() {
-  if (sharedBase_ != nullptr) kernel_.machine().returnShared(sharedBase_);
+  if (sharedBase_ != nullptr) kernel_.machine().giveBackShared(sharedBase_);
 }
 
 void* Block::shared(void const* key, std::size_t bytes, std::size_t alignment) {
@@ -96,9 +96,9 @@ void* Block::shared(void const* key, std::size_t bytes, std::size_t alignment) {
     if (known == key) return storage;
   }
   auto const begin = (sharedUsed_ + alignment - 1) / alignment * alignment;
-  if (begin + bytes > maxBlockShared) {
-    kernel_.fail(
-        fmt::format("block {} uses {} bytes of shared memory, a block has {}", index_, begin + bytes, maxBlockShared));
+  if (begin + bytes > BlockMemory::bytes) {
+    kernel_.fail(fmt::format("block {} uses {} bytes of shared memory, a block has {}", index_, begin + bytes,
+                             BlockMemory::bytes));
     throw Unwind{};
   }
   if (sharedBase_ == nullptr) sharedBase_ = kernel_.machine().takeShared();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/checker/checker.hpp"
+#include "sim/machine/host_task.hpp"
 #include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
@@ -24,7 +25,7 @@ class SimCopyEngine final : public CopyEngine {
   std::uint64_t posted() const noexcept override { return posted_; }
 
   std::uint64_t progress() override {
-    if (auto* const time = Machine::instance().time()) return progressTimed(*time);
+    if (auto* const time = Machine::instance().scheduler().time()) return progressTimed(*time);
     std::vector<Post*> eligible;
     bool allDone = true;
     for (auto& post : posts_) {
@@ -90,7 +91,7 @@ class SimCopyEngine final : public CopyEngine {
 
   void post(Post post) {
     if (auto* const agent = proxyAgent()) post.begin = Machine::instance().checker()->release(*agent);
-    if (auto* const time = Machine::instance().time()) {
+    if (auto* const time = Machine::instance().scheduler().time()) {
       // A signal is behind all that was posted before it.
       lastEnd_ = std::max(lastEnd_, time->copy(device_, post.dst, post.bytes, time->now()));
       post.endTime = lastEnd_;

@@ -11,6 +11,7 @@
 #include "mscclpp/sim/backend/poll.hpp"
 #include "mscclpp/sim/backend/thread_context.hpp"
 #include "sim/checker/checker.hpp"
+#include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
@@ -23,22 +24,6 @@ std::uint32_t read(std::uint32_t& word) { return std::atomic_ref<std::uint32_t>(
 std::uint64_t read(std::uint64_t& word) { return std::atomic_ref<std::uint64_t>(word).load(std::memory_order_relaxed); }
 
 }  // namespace
-
-GpuThread& currentGpuThread(char const* operation) {
-  auto* task = currentTask();
-  if (task == nullptr || !task->isGpuThread()) {
-    throw Error(ErrorCode::invalidUsage,
-                fmt::format("{} was called outside of a kernel; device functions run in kernels that are launched on "
-                            "the simulated machine",
-                            operation));
-  }
-  return static_cast<GpuThread&>(*task);
-}
-
-void failKernel(GpuThread& self, std::string const& why) {
-  self.block->kernel().fail(fmt::format("block {} thread {}: {}", self.context.block, self.context.thread, why));
-  throw Unwind{};
-}
 
 ThreadContext const& currentThread() { return currentGpuThread("a thread index or another device function").context; }
 
@@ -147,7 +132,9 @@ bool pollYield(PollState& state) {
   bool const first = state.startNs == 0;
   auto const now = nanoseconds();
   if (first) state.startNs = now;
-  if (first && state.what.kind == layout::WaitKind::gridBarrier) machine.checkResident(self.block->kernel());
+  if (first && state.what.kind == layout::WaitKind::gridBarrier && !machine.devices().fits(self.block->kernel())) {
+    machine.scheduler().cut(Cut::gridNotResident);
+  }
   if (auto* watch = state.watch; watch != nullptr && read(watch->abort) != 0) return false;
   if (state.expired) return false;
   if (!machine.deterministic()) {

@@ -1,47 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Who drives the machine outside of deterministic runs.
+#include "sim/machine/driver.hpp"
+
 #include <pthread.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <thread>
 
 #include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
 
-void Machine::drainInbox() {
+void Driver::post(Stream& stream, Work work) {
+  auto const held = lock();
+  inbox_.emplace_back(&stream, std::move(work));
+  mail_.store(true, std::memory_order_release);
+  startHelper();
+  changed_.notify_all();
+}
+
+void Driver::drainInbox() {
   std::vector<std::pair<Stream*, Work>> arrived;
   {
-    std::unique_lock const lock(mutex_);
+    auto const held = lock();
     arrived.swap(inbox_);
     mail_.store(false, std::memory_order_release);
   }
   for (auto& [stream, work] : arrived) {
-    stream->queue.push_back(std::move(work));
-    advance(*stream);
+    stream->push(std::move(work));
+    stream->advance();
   }
 }
 
-bool Machine::driveBatch(std::unique_lock<std::mutex>& lock) {
+bool Driver::driveBatch(Lock& lock) {
   constexpr int slices = 4096;
+  auto& scheduler = machine_.scheduler();
   driving_ = true;
   lock.unlock();
   auto const completions = completions_;
-  scheduler_.noteProgress();  // other processes and host threads may have written
-  auto const before = scheduler_.progress();
+  scheduler.noteProgress();  // other processes and host threads may have written
+  auto const before = scheduler.progress();
   std::exception_ptr failure;
   try {
     for (int i = 0; i < slices && completions_ == completions; ++i) {
       if (mail_.load(std::memory_order_acquire)) drainInbox();
-      if (!scheduler_.step()) break;
+      if (!scheduler.step()) break;
     }
   } catch (...) {
     failure = std::current_exception();
   }
-  bool const progressed = scheduler_.progress() != before || completions_ != completions;
+  bool const progressed = scheduler.progress() != before || completions_ != completions;
   lock.lock();
   driving_ = false;
   if (completions_ != completions || quietRequests_ > 0) changed_.notify_all();
@@ -49,8 +59,7 @@ bool Machine::driveBatch(std::unique_lock<std::mutex>& lock) {
   return progressed;
 }
 
-bool Machine::driveUntil(std::unique_lock<std::mutex>& lock, std::function<bool()> const& done,
-                         std::chrono::steady_clock::time_point deadline) {
+bool Driver::driveUntil(Lock& lock, std::function<bool()> const& done, std::chrono::steady_clock::time_point deadline) {
   using namespace std::chrono_literals;
   constexpr int yields = 16;
   constexpr std::chrono::nanoseconds longestNap = 500us;
@@ -81,13 +90,17 @@ bool Machine::driveUntil(std::unique_lock<std::mutex>& lock, std::function<bool(
   }
 }
 
-void Machine::awaitQuiet(std::unique_lock<std::mutex>& lock) {
+void Driver::driveIfNobodyDoes(Lock& lock) {
+  if (!driving_ && quietRequests_ == 0) driveBatch(lock);
+}
+
+void Driver::awaitQuiet(Lock& lock) {
   ++quietRequests_;
   while (driving_) changed_.wait_for(lock, std::chrono::milliseconds(1));
   --quietRequests_;
 }
 
-void Machine::whileQuiet(std::unique_lock<std::mutex>& lock, std::function<void()> const& act) {
+void Driver::whileQuiet(Lock& lock, std::function<void()> const& act) {
   awaitQuiet(lock);
   driving_ = true;
   lock.unlock();
@@ -102,20 +115,18 @@ void Machine::whileQuiet(std::unique_lock<std::mutex>& lock, std::function<void(
 
 // A GPU works while its host does something else, such as waiting for another process. This thread drives while there
 // is work and nobody waits for it, and ends after a second without any.
-void Machine::startHelper() {
+void Driver::startHelper() {
   if (helperRuns_ || helperStops_) return;
-  static bool const handlers = [] {
-    std::atexit([] { instance().stopHelper(); });
-    ::pthread_atfork([] { instance().beforeFork(); }, [] { instance().afterFork(false); },
-                     [] { instance().afterFork(true); });
-    return true;
+  static Driver* const self = [this] {  // of the one machine, which is never destroyed
+    std::atexit([] { self->stopHelper(); });
+    ::pthread_atfork([] { self->beforeFork(); }, [] { self->afterFork(false); }, [] { self->afterFork(true); });
+    return this;
   }();
-  static_cast<void>(handlers);
   std::thread([this] { helperMain(); }).detach();
   helperRuns_ = true;
 }
 
-void Machine::helperMain() {
+void Driver::helperMain() {
   using namespace std::chrono_literals;
   constexpr std::chrono::nanoseconds longestNap = 500us;
   constexpr std::chrono::nanoseconds grace = 300us;  // most host code waits right after it has launched
@@ -125,7 +136,7 @@ void Machine::helperMain() {
   std::chrono::nanoseconds nap = 20us;
   while (!helperStops_) {
     auto const now = std::chrono::steady_clock::now();
-    bool const work = pending_.load(std::memory_order_acquire) > 0 && !deterministic();
+    bool const work = pending_.load(std::memory_order_acquire) > 0 && !machine_.deterministic();
     if (work) lastWork = now;
     if (!work && now - lastWork > 1s) break;
     bool const unattended = work && waiters_ == 0 && quietRequests_ == 0 && !driving_;
@@ -148,7 +159,7 @@ void Machine::helperMain() {
   changed_.notify_all();
 }
 
-void Machine::stopHelper() {
+void Driver::stopHelper() {
   std::unique_lock lock(mutex_);
   helperStops_ = true;
   changed_.notify_all();
@@ -156,16 +167,16 @@ void Machine::stopHelper() {
 }
 
 // A child gets a machine that stands still between two steps, and no helper until it submits work itself.
-void Machine::beforeFork() {
-  if (deterministic()) return;
+void Driver::beforeFork() {
+  if (machine_.deterministic()) return;
   std::unique_lock lock(mutex_);
   ++quietRequests_;
   while (driving_) changed_.wait_for(lock, std::chrono::milliseconds(1));
   lock.release();
 }
 
-void Machine::afterFork(bool inChild) {
-  if (deterministic()) return;
+void Driver::afterFork(bool inChild) {
+  if (machine_.deterministic()) return;
   std::unique_lock lock(mutex_, std::adopt_lock);
   --quietRequests_;
   if (inChild) {

@@ -10,6 +10,7 @@
 #include "mscclpp/sim/backend/thread_context.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/checker/word_memory.hpp"
+#include "sim/machine/host_task.hpp"
 #include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {

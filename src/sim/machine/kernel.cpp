@@ -8,8 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "mscclpp/host/error.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/machine/rank_run.hpp"
 #include "sim/schedule/schedule.hpp"
 
 namespace mscclpp::sim {
@@ -30,7 +32,7 @@ void GpuThread::body() noexcept {
 
 StackPool& GpuThread::stacks() {
   auto& kernel = block->kernel();
-  return kernel.isHost() ? kernel.machine().hostThreadStacks() : kernel.machine().threadStacks();
+  return kernel.machine().stacksOf(kernel);
 }
 
 TaskKey GpuThread::key() const {
@@ -49,7 +51,7 @@ Kernel::Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::
       stream_(stream),
       shape_(shape),
       name_(std::move(name)),
-      number_(machine.numberKernel(stream.device)),
+      number_(machine.deterministic() ? machine.devices().numberKernel(stream.device()) : 0),
       perThread_(std::move(perThread)) {}
 
 std::shared_ptr<Kernel> Kernel::ofHost(Machine& machine, Stream& stream, std::string name, std::function<void()> main) {
@@ -59,18 +61,18 @@ std::shared_ptr<Kernel> Kernel::ofHost(Machine& machine, Stream& stream, std::st
   return kernel;
 }
 
-void Kernel::start(std::shared_ptr<Kernel> previous) {
+void Kernel::start(std::shared_ptr<Kernel> previous, Clock const& launch, Picoseconds submitTime) {
   started_ = true;
   previous_ = std::move(previous);
-  startClock_ = launchClock;
+  startClock_ = launch;
   // A kernel that overlaps the one ahead of it knows no more than that one did when it began.
-  startClock_.join(previous_ == nullptr ? stream_.clock : previous_->startClock());
+  startClock_.join(previous_ == nullptr ? stream_.clock() : previous_->startClock());
   if (auto const* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
     auto const& model = time->model();
-    startTime_ = previous_ == nullptr ? std::max(submitTime, stream_.time) + VirtualTime::picoseconds(model.start)
+    startTime_ = previous_ == nullptr ? std::max(submitTime, stream_.time()) + VirtualTime::picoseconds(model.start)
                                       : std::max(submitTime, time->now()) + VirtualTime::picoseconds(model.overlap);
   }
-  machine_.queueBlocks(*this);
+  machine_.devices().queueBlocks(*this);
 }
 
 void Kernel::startBlock() {
@@ -148,7 +150,7 @@ void Kernel::releaseCluster(unsigned block, GpuThread const* except) {
 void Kernel::fail(std::string const& text) {
   if (cancelled_) return;
   failure_ = text;
-  machine_.noteKernelFailure(*this);
+  if (auto* const run = machine_.run()) run->noteFailure(*this);
   cancel();
 }
 
@@ -158,7 +160,7 @@ void Kernel::cancel() {
     std::erase_if(previous_->waitingForThis_, [this](GpuThread* t) { return &t->block->kernel() == this; });
   // Blocks that have not begun never will.
   unsigned const dropped = shape_.blocks - nextBlock_;
-  machine_.dropBlocks(*this);
+  machine_.devices().dropBlocks(*this);
   nextBlock_ = shape_.blocks;
   blocksEnded_ += dropped;
   blocksAllowing_ += dropped;
@@ -168,14 +170,14 @@ void Kernel::cancel() {
 
 void Kernel::blockAllowed() {
   ++blocksAllowing_;
-  if (blocksAllowing_ == shape_.blocks) machine_.advance(stream_);
+  if (blocksAllowing_ == shape_.blocks) stream_.advance();
 }
 
 void Kernel::blockEnded(unsigned index) {
   blocks_.erase(index);
   meetingsChanged(index);
   ++blocksEnded_;
-  machine_.freeBlock(*this);
+  machine_.devices().freeBlock(*this);
   if (blocksEnded_ != shape_.blocks) return;
   if (auto const* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
     auto const& model = time->model();
@@ -189,7 +191,23 @@ void Kernel::blockEnded(unsigned index) {
   previous_.reset();
   perThread_ = nullptr;  // what it has captured is gone before the host learns of the end
   for (GpuThread* thread : std::exchange(waitingForThis_, {})) machine_.scheduler().makeReady(*thread);
-  machine_.advance(stream_);
+  stream_.advance();
+}
+
+GpuThread& currentGpuThread(char const* operation) {
+  auto* task = currentTask();
+  if (task == nullptr || !task->isGpuThread()) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("{} was called outside of a kernel; device functions run in kernels that are launched on "
+                            "the simulated machine",
+                            operation));
+  }
+  return static_cast<GpuThread&>(*task);
+}
+
+void failKernel(GpuThread& self, std::string const& why) {
+  self.block->kernel().fail(fmt::format("block {} thread {}: {}", self.context.block, self.context.thread, why));
+  throw Unwind{};
 }
 
 }  // namespace mscclpp::sim

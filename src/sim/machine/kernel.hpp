@@ -27,14 +27,13 @@ namespace mscclpp::sim {
 inline constexpr unsigned lanesPerWarp = 32;
 inline constexpr unsigned maxBlockThreads = 1024;
 inline constexpr unsigned namedBarriers = 16;  // number 0 is the whole block's
-inline constexpr std::size_t maxBlockShared = 227 * 1024;
 
 class Block;
 class BulkCopies;
 class Kernel;
 class Machine;
+class Stream;
 class VirtualTime;
-struct Stream;
 
 class GpuThread final : public Task {
  public:
@@ -153,21 +152,20 @@ class Kernel {
   unsigned number() const { return number_; }  // among those launched on its device in a deterministic run
   void runThread() const { perThread_(); }
 
-  void start(std::shared_ptr<Kernel> previous);  // `previous` has not ended; null: nothing to wait for
+  // `previous` has not ended; null: nothing to wait for. `launch`: what the launching host code knew, and when.
+  void start(std::shared_ptr<Kernel> previous, Clock const& launch, Picoseconds submitTime);
   bool started() const { return started_; }
   bool hasEnded() const { return started_ && blocksEnded_ == shape_.blocks; }
   bool allowsNext() const { return started_ && blocksAllowing_ == shape_.blocks; }
   bool allBlocksStarted() const { return nextBlock_ == shape_.blocks; }
   void startBlock();  // the next one, its room is taken already
 
-  // Clocks of a checked run: what the launching host code knew; what the first threads know; what the end makes known.
-  Clock launchClock;
+  // Clocks of a checked run: what the first threads know; what the end makes known.
   Clock const& startClock() const { return startClock_; }
   Clock const& endClock() const { return endClock_; }
   void noteBlockEnd(Clock const& clock) { endClock_.join(clock); }
 
-  // Of a timed run: when it was submitted; when its first threads may begin; when its end is known.
-  Picoseconds submitTime = 0;
+  // Of a timed run: when its first threads may begin; when its end is known.
   Picoseconds startTime() const { return startTime_; }
   Picoseconds endTime() const { return endTime_; }
   void noteEnd(TaskTime const& thread);  // of one that has ended
@@ -216,5 +214,10 @@ class Kernel {
   std::vector<GpuThread*> waitingForThis_;                      // threads of the next kernel
   std::map<unsigned, std::vector<GpuThread*>> clusterWaiting_;  // by cluster
 };
+
+// The GPU thread that is running; throws invalidUsage elsewhere, naming the operation.
+GpuThread& currentGpuThread(char const* operation);
+// The running thread's kernel fails, and says so of this thread.
+[[noreturn]] void failKernel(GpuThread& self, std::string const& why);
 
 }  // namespace mscclpp::sim

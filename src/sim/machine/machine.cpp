@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sim/machine/machine.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <iterator>
 #include <utility>
 
 #include <execinfo.h>
@@ -18,14 +14,17 @@
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/wait.hpp"
 #include "sim/checker/checker.hpp"
+#include "sim/machine/host_task.hpp"
 #include "sim/machine/host_words.hpp"
+#include "sim/machine/kernel.hpp"
+#include "sim/machine/rank_run.hpp"
+#include "sim/machine/waiting.hpp"
 
 namespace mscclpp::sim {
 namespace {
 
 constexpr int defaultDevices = 8;
 constexpr int maxDevices = 1024;
-constexpr unsigned threadsPerMultiprocessor = 2048;
 constexpr std::size_t smallestStack = 16 * 1024;
 constexpr std::size_t hostThreadStackBytes = std::size_t{256} << 10;  // handlers of proxies are ordinary host code
 
@@ -68,9 +67,6 @@ HostOrder const hostOrder{[]() -> std::shared_ptr<void const> {
                             Machine::instance().checker()->acquire(*task->agent, *static_cast<Clock const*>(released));
                           }};
 
-unsigned roomOf(unsigned threads) { return (threads + lanesPerWarp - 1) / lanesPerWarp * lanesPerWarp; }
-unsigned room(Kernel const& kernel) { return kernel.isHost() ? 0 : roomOf(kernel.shape().threads); }
-
 }  // namespace
 
 Machine::Machine() = default;
@@ -88,11 +84,7 @@ void Machine::applyOptions() {
   if (applied_) return;
   if (options_.devices == 0) options_.devices = fromEnvironment("MSCCLPP_SIM_DEVICES", defaultDevices);
   if (options_.devicesPerNode == 0) options_.devicesPerNode = fromEnvironment("MSCCLPP_SIM_DEVICES_PER_NODE", 0);
-  devices_.assign(static_cast<std::size_t>(options_.devices), Device{});
-  for (auto& device : devices_) {
-    device.freeThreads = static_cast<unsigned>(options_.multiprocessors) * threadsPerMultiprocessor;
-  }
-  checkAddresses_ = options_.checkAddresses;
+  devices_.install(options_);
   linesArriveWhole_ = options_.linesArriveWhole;
   stacks_ = std::make_unique<StackPool>(options_.threadStackBytes * stackFactor, options_.stackGuards);
   hostThreadStacks_ = std::make_unique<StackPool>(hostThreadStackBytes * stackFactor);
@@ -102,8 +94,8 @@ void Machine::applyOptions() {
 
 void Machine::install(MachineOptions const& options) {
   checkOptions(options);
-  std::unique_lock lock(mutex_);
-  if (!deterministic()) awaitQuiet(lock);
+  auto lock = driver_.lock();
+  if (!deterministic()) driver_.awaitQuiet(lock);
   if (deterministic() || !streams_.empty() || !heap_.empty()) {
     throw Error(ErrorCode::invalidUsage,
                 "sim::install: the simulated machine is in use; release its memory and streams first");
@@ -114,15 +106,15 @@ void Machine::install(MachineOptions const& options) {
 }
 
 MachineOptions Machine::options() {
-  std::unique_lock const lock(mutex_);
+  auto const lock = driver_.lock();
   applyOptions();
   return options_;
 }
 
 int Machine::deviceCount() {
-  std::unique_lock const lock(mutex_);
+  auto const lock = driver_.lock();
   applyOptions();
-  return static_cast<int>(devices_.size());
+  return devices_.count();
 }
 
 void Machine::checkDevice(int device, char const* operation) {
@@ -133,191 +125,6 @@ void Machine::checkDevice(int device, char const* operation) {
                             "MSCCLPP_SIM_DEVICES",
                             operation, device, count, count - 1));
   }
-}
-
-bool Machine::reachable(int device, std::uintptr_t address, std::size_t bytes) {
-  auto& d = devices_[static_cast<std::size_t>(device)];
-  if (auto const generation = heap_.generation(); d.heapGeneration != generation) {
-    d.windows = {};
-    d.heapGeneration = generation;
-  }
-  auto& window = d.windows[(address >> 16) % d.windows.size()];
-  if (address < window.begin || address >= window.end) {
-    window = heap_.windowOf(device, address);
-    if (window.end == 0) return false;
-  }
-  return bytes <= window.end - address;
-}
-
-// ---- what the driver does
-// --------------------------------------------------------------------------------------------
-
-void Machine::queueBlocks(Kernel& kernel) {
-  auto& device = devices_[static_cast<std::size_t>(kernel.stream().device)];
-  device.waiting.push_back(&kernel);
-  startBlocks(device);
-}
-
-void Machine::dropBlocks(Kernel& kernel) {
-  std::erase(devices_[static_cast<std::size_t>(kernel.stream().device)].waiting, &kernel);
-}
-
-void Machine::startBlocks(Device& device) {
-  while (!device.waiting.empty()) {
-    Kernel& kernel = *device.waiting.front();
-    // The blocks of a cluster run together or not at all.
-    auto const together = kernel.shape().clusterBlocks;
-    if (device.freeThreads < together * room(kernel)) return;
-    device.freeThreads -= together * room(kernel);
-    for (unsigned i = 0; i < together; ++i) kernel.startBlock();
-    if (kernel.allBlocksStarted()) device.waiting.pop_front();
-  }
-}
-
-void Machine::freeBlock(Kernel& kernel) {
-  auto& device = devices_[static_cast<std::size_t>(kernel.stream().device)];
-  device.freeThreads += room(kernel);
-  startBlocks(device);
-}
-
-void Machine::reach(StreamMark& mark, Clock const& clock) {
-  mark.reached = true;
-  mark.clock = clock;
-  if (mark.waiter != nullptr) advance(*std::exchange(mark.waiter, nullptr));
-}
-
-// Drops what has not begun. Whoever waits for a mark among it waits no more.
-void Machine::drop(Stream& stream) {
-  std::vector<std::shared_ptr<StreamMark>> marks;
-  std::erase_if(stream.queue, [&](Work const& work) {
-    bool const drop = work.kernel == nullptr || !work.kernel->started();
-    if (drop && work.mark != nullptr && !work.waits) marks.push_back(work.mark);
-    if (drop) completeOne(stream);
-    return drop;
-  });
-  for (auto const& work : stream.queue) work.kernel->cancel();
-  for (auto const& mark : marks) reach(*mark, stream.clock);
-}
-
-void Machine::advance(Stream& stream) {
-  auto& queue = stream.queue;
-  while (!queue.empty()) {
-    if (queue.front().mark != nullptr) {
-      auto const work = queue.front();
-      if (work.waits && !work.mark->reached) {
-        work.mark->waiter = &stream;
-        return;
-      }
-      queue.pop_front();
-      stream.clock.join(work.clock);
-      if (work.waits) {
-        stream.clock.join(work.mark->clock);
-        stream.time = std::max(stream.time, work.mark->time);
-      } else {
-        work.mark->time = stream.time;
-        reach(*work.mark, stream.clock);
-      }
-      completeOne(stream);
-      scheduler_.noteProgress();
-      continue;
-    }
-    if (queue.front().kernel == nullptr) {
-      auto const copy = queue.front().copy;
-      if (auto* const active = checker()) {
-        if (stream.agent == nullptr) stream.agent = &active->addStream(stream.device);
-        active->acquire(*stream.agent, stream.clock);
-        active->acquire(*stream.agent, queue.front().clock);
-        active->plain(*stream.agent, reinterpret_cast<std::uintptr_t>(copy.src), copy.bytes, false, 0);
-        active->plain(*stream.agent, reinterpret_cast<std::uintptr_t>(copy.dst), copy.bytes, true, 0);
-        stream.clock.join(active->release(*stream.agent));
-      }
-      if (auto* const time = scheduler_.time()) {
-        stream.time = time->copy(stream.device, copy.dst, copy.bytes,
-                                 std::max({stream.time, queue.front().submitTime, time->now()}));
-      }
-      {
-        Unwatched const unwatched;  // who started the copy does not do it
-        std::memmove(copy.dst, copy.src, copy.bytes);
-      }
-      queue.pop_front();
-      completeOne(stream);
-      scheduler_.noteProgress();
-      continue;
-    }
-    auto const kernel = queue.front().kernel;
-    if (!kernel->started()) kernel->start(nullptr);
-    if (kernel->hasEnded()) {
-      stream.clock.join(kernel->endClock());
-      stream.time = std::max(stream.time, kernel->endTime());
-      if (!kernel->failure().empty()) {
-        {
-          std::unique_lock const lock(mutex_);
-          if (stream.failure.empty()) {
-            stream.failure = fmt::format("kernel \"{}\" failed on simulated device {}: {}", kernel->name(),
-                                         stream.device, kernel->failure());
-          }
-        }
-        // What was to follow would work on wrong data.
-        drop(stream);
-      }
-      queue.pop_front();
-      completeOne(stream);
-      scheduler_.noteStep();
-      if (auto* const time = scheduler_.time()) time->wakeHosts();
-      continue;
-    }
-    for (std::size_t i = 1; i < queue.size(); ++i) {
-      auto const& before = queue[i - 1].kernel;
-      auto const& next = queue[i].kernel;
-      if (next == nullptr || !next->shape().overlapPrevious || !before->allowsNext()) break;
-      if (!next->started()) next->start(before);
-    }
-    return;
-  }
-  ++completions_;
-}
-
-void Machine::discard(Stream& stream) {
-  drop(stream);
-  advance(stream);
-}
-
-void Machine::discardAll() {
-  for (auto const& stream : streams_) discard(*stream);
-}
-
-bool Machine::finishLateCopies() {
-  bool any = false;
-  for (auto const& stream : streams_) {
-    for (auto const& work : stream->queue) {
-      if (work.kernel == nullptr) continue;
-      for (auto const& [index, block] : work.kernel->blocks()) any |= block->finishLateCopies();
-    }
-  }
-  if (any) scheduler_.noteProgress();
-  return any;
-}
-
-bool Machine::expireWait() {
-  Task* first = nullptr;
-  std::uint64_t ends = 0;
-  for (auto* const task : scheduler_.polling()) {
-    std::uint64_t at = 0;
-    if (!task->isGpuThread()) {
-      at = task->hostWaitEnds;
-    } else if (task->poll != nullptr && task->poll->watch != nullptr) {
-      auto const limit = std::atomic_ref(task->poll->watch->limitNs).load(std::memory_order_relaxed);
-      if (limit != 0) at = task->poll->startNs + limit;
-    }
-    if (at == 0 || (first != nullptr && at >= ends)) continue;
-    first = task;
-    ends = at;
-  }
-  if (first == nullptr) return false;
-  scheduler_.passTime(ends);
-  (first->isGpuThread() ? first->poll->expired : first->hostWaitExpired) = true;
-  scheduler_.noteProgress();
-  return true;
 }
 
 // ---- streams
@@ -332,28 +139,26 @@ void Machine::requireOwner(char const* operation) const {
   }
 }
 
-Stream* Machine::createStream(int device) {
+Stream* Machine::createStream(int device, bool ofHost) {
   checkDevice(device, "createStream");
   requireOwner("createStream");
-  auto stream = std::make_unique<Stream>();
-  stream->device = device;
-  std::unique_lock const lock(mutex_);
-  streams_.push_back(std::move(stream));
+  auto const lock = driver_.lock();
+  streams_.push_back(std::make_unique<Stream>(*this, device, ofHost));
   return streams_.back().get();
 }
 
 std::vector<void*> Machine::streamsOf(int device) {
-  std::unique_lock const lock(mutex_);
+  auto const lock = driver_.lock();
   std::vector<void*> result;
   for (auto const& stream : streams_) {
-    if (stream->device == device && !stream->ofHost) result.push_back(stream.get());
+    if (stream->device() == device && !stream->ofHost()) result.push_back(stream.get());
   }
   return result;
 }
 
 Stream& Machine::checkStream(void* stream, char const* operation) {
   requireOwner(operation);
-  std::unique_lock const lock(mutex_);
+  auto const lock = driver_.lock();
   auto const it = std::ranges::find_if(streams_, [&](auto const& s) { return s.get() == stream; });
   if (it == streams_.end()) {
     throw Error(ErrorCode::invalidUsage,
@@ -363,41 +168,28 @@ Stream& Machine::checkStream(void* stream, char const* operation) {
   return **it;
 }
 
-void Machine::submit(Stream& stream, Work work) {
-  stream.submitted.fetch_add(1, std::memory_order_acq_rel);
-  pending_.fetch_add(1, std::memory_order_acq_rel);
-  if (deterministic()) {
-    auto* task = currentHostTask();
-    if (task != nullptr) {
-      work.submitTime = task->time.now;
-      if (work.kernel != nullptr) work.kernel->submitTime = work.submitTime;
-    }
-    if (task != nullptr && task->agent != nullptr) {
-      work.clock = checker()->release(*task->agent);
-      if (work.kernel != nullptr) work.kernel->launchClock = work.clock;
-    }
-    stream.queue.push_back(std::move(work));
-    if (task != nullptr && task->cancelled) return discard(stream);
-    advance(stream);
-    if (task != nullptr) scheduler_.yieldReady(*task);  // a launch takes no fixed time
-    return;
-  }
-  std::unique_lock const lock(mutex_);
-  inbox_.emplace_back(&stream, std::move(work));
-  mail_.store(true, std::memory_order_release);
-  startHelper();
-  changed_.notify_all();
+void Machine::submit(Stream& stream, decltype(Work::what) what) {
+  stream.noteSubmitted();
+  driver_.noteSubmitted();
+  Work work{.what = std::move(what)};
+  if (!deterministic()) return driver_.post(stream, std::move(work));
+  auto* const task = currentHostTask();
+  if (task != nullptr) work.submitTime = task->time.now;
+  if (task != nullptr && task->agent != nullptr) work.clock = checker()->release(*task->agent);
+  stream.push(std::move(work));
+  if (task != nullptr && task->cancelled) return stream.discard();
+  stream.advance();
+  if (task != nullptr) scheduler_.yieldReady(*task);  // a launch takes no fixed time
 }
 
 void Machine::orderAfter(Stream& stream, Stream& earlier) {
   auto const mark = std::make_shared<StreamMark>();
-  submit(earlier, {nullptr, {}, {}, mark, false});
-  submit(stream, {nullptr, {}, {}, mark, true});
+  submit(earlier, ReachMark{mark});
+  submit(stream, AwaitMark{mark});
 }
 
 void Machine::throwFailure(Stream& stream) {
-  std::unique_lock const lock(mutex_);
-  if (!stream.failure.empty()) throw Error(ErrorCode::deviceError, std::exchange(stream.failure, {}));
+  if (auto const failure = stream.takeFailure(); !failure.empty()) throw Error(ErrorCode::deviceError, failure);
 }
 
 void Machine::synchronize(void* handle, std::chrono::nanoseconds limit) {
@@ -410,16 +202,16 @@ void Machine::synchronize(void* handle, std::chrono::nanoseconds limit) {
   }
   auto const now = std::chrono::steady_clock::now();
   auto const deadline = limit > std::chrono::hours(24 * 365) ? now + std::chrono::hours(24 * 365) : now + limit;
-  std::unique_lock lock(mutex_);
-  if (!driveUntil(
+  auto lock = driver_.lock();
+  if (!driver_.driveUntil(
           lock, [&] { return stream.idle(); }, deadline)) {
     std::string who;
-    whileQuiet(lock, [&] { who = waiters(); });
+    driver_.whileQuiet(lock, [&] { who = waiters(*this); });
     throw Error(
         ErrorCode::timeout,
         fmt::format("simulated device {}: the work of a stream has not ended within {:.3f} s; in this process:\n"
                     "{}Check that every rank launches the same collectives with the same shapes",
-                    stream.device, std::chrono::duration<double>(limit).count(), who));
+                    stream.device(), std::chrono::duration<double>(limit).count(), who));
   }
   lock.unlock();
   throwFailure(stream);
@@ -436,14 +228,14 @@ bool Machine::idle(void* handle) {
     if (stream.idle()) acquireStream(stream);
     return stream.idle();
   }
-  std::unique_lock lock(mutex_);
-  if (!stream.idle() && !driving_ && quietRequests_ == 0) driveBatch(lock);
+  auto lock = driver_.lock();
+  if (!stream.idle()) driver_.driveIfNobodyDoes(lock);
   return stream.idle();
 }
 
 void Machine::destroyStream(void* handle) noexcept {
   using namespace std::chrono_literals;
-  std::unique_lock lock(mutex_);
+  auto lock = driver_.lock();
   auto const it = std::ranges::find_if(streams_, [&](auto const& s) { return s.get() == handle; });
   if (it == streams_.end()) return;
   Stream& stream = **it;
@@ -458,54 +250,42 @@ void Machine::destroyStream(void* handle) noexcept {
         } catch (Unwind const&) {  // the next wait of the task throws it again
         }
       }
-      if (!stream.idle()) discard(stream);
+      if (!stream.idle()) stream.discard();
       while (!stream.idle()) scheduler_.yieldPoll(*task, 0);
     }
     acquireStream(stream);
     lock.lock();
   } else if (!stream.idle()) {
-    if (wait) driveUntil(lock, isIdle, std::chrono::steady_clock::now() + 5s);
+    if (wait) driver_.driveUntil(lock, isIdle, std::chrono::steady_clock::now() + 5s);
     if (!stream.idle()) {
-      whileQuiet(lock, [&] {
-        drainInbox();
-        discard(stream);
+      driver_.whileQuiet(lock, [&] {
+        driver_.drainInbox();
+        stream.discard();
       });
-      if (!driveUntil(lock, isIdle, std::chrono::steady_clock::now() + 60s)) return;  // kept, rather than used freed
+      if (!driver_.driveUntil(lock, isIdle, std::chrono::steady_clock::now() + 60s))
+        return;  // kept, rather than used freed
     }
   }
-  if (!deterministic()) awaitQuiet(lock);  // the driver may still be looking at the stream that it has just completed
+  if (!deterministic())
+    driver_.awaitQuiet(lock);  // the driver may still be looking at the stream that it has just completed
   std::erase_if(streams_, [&](auto const& s) { return s.get() == handle; });
 }
 
 std::size_t Machine::streamCount() {
-  std::unique_lock const lock(mutex_);
+  auto const lock = driver_.lock();
   return streams_.size();
 }
 
 // ---- memory and checks
 // ----------------------------------------------------------------------------------------------
 
-namespace {
-
-constexpr std::size_t sharedMapping = maxBlockShared + 4096;
-
-}  // namespace
+StackPool& Machine::stacksOf(Kernel const& kernel) { return kernel.isHost() ? *hostThreadStacks_ : *stacks_; }
 
 std::byte* Machine::takeShared() {
-  if (freeShared_.empty()) {
-    void* const base =
-        ::mmap(nullptr, sharedMapping, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) throwSystemError("cannot map the shared memory of a simulated block", errno);
-    freeShared_.push_back(static_cast<std::byte*>(base));
-    shared_.insert(freeShared_.back());
-  }
-  auto* const base = freeShared_.back();
-  freeShared_.pop_back();
-  if (checking_) checker_->forget(reinterpret_cast<std::uintptr_t>(base), sharedMapping);
+  auto* const base = blockMemory_.take();
+  if (checking_) checker_->forget(reinterpret_cast<std::uintptr_t>(base), BlockMemory::mapped);
   return base;
 }
-
-void Machine::returnShared(std::byte* base) { freeShared_.push_back(base); }
 
 void* Machine::allocate(int device, std::size_t bytes) {
   void* const base = heap_.allocate(device, bytes, options().memoryBytes);
@@ -529,18 +309,12 @@ void Machine::release(void* base) noexcept {
 }
 
 bool Machine::followsMemory(std::uintptr_t begin, std::uintptr_t end) {
-  if (heap_.touches(begin, end)) return true;
-  auto const it = shared_.upper_bound(reinterpret_cast<std::byte*>(end - 1));
-  return it != shared_.begin() && reinterpret_cast<std::uintptr_t>(*std::prev(it)) + sharedMapping > begin;
+  return heap_.touches(begin, end) || blockMemory_.touches(begin, end);
 }
 
-int Machine::ownerOf(std::uintptr_t address) { return heap_.ownerOf(address); }
-
 std::string Machine::placeOf(std::uintptr_t address) {
-  auto const it = shared_.upper_bound(reinterpret_cast<std::byte*>(address));
-  if (it != shared_.begin()) {
-    auto const base = reinterpret_cast<std::uintptr_t>(*std::prev(it));
-    if (address < base + sharedMapping) return fmt::format("offset {} of the block's shared memory", address - base);
+  if (auto const offset = blockMemory_.offsetOf(address)) {
+    return fmt::format("offset {} of the block's shared memory", *offset);
   }
   return heap_.placeOf(address);
 }
@@ -563,8 +337,8 @@ void Machine::hostAccess(void const* address, std::size_t bytes, bool write) {
 void Machine::acquireStream(Stream& stream) {
   auto* const task = currentHostTask();
   if (task == nullptr) return;
-  task->time.now = std::max(task->time.now, stream.time);
-  if (task->agent != nullptr) checker_->acquire(*task->agent, stream.clock);
+  task->time.now = std::max(task->time.now, stream.time());
+  if (task->agent != nullptr) checker_->acquire(*task->agent, stream.clock());
 }
 
 void Machine::beginChecks(CheckerOptions const& options) {
@@ -576,86 +350,50 @@ void Machine::beginChecks(CheckerOptions const& options) {
 std::vector<Finding> Machine::endChecks() {
   if (!checking_) return {};
   checking_ = false;
-  for (auto const& stream : streams_) {
-    stream->clock = {};
-    stream->agent = nullptr;
-  }
+  for (auto const& stream : streams_) stream->forgetChecks();
   return checker_->end();
 }
 
 // ---- deterministic runs
 // ----------------------------------------------------------------------------------------------
 
-void Machine::beginRun(int ranks, std::uint64_t seed, double preemption) {
-  std::unique_lock lock(mutex_);
+void Machine::beginRun(RankRun& run, RankRunOptions const& options) {
+  auto lock = driver_.lock();
   applyOptions();
-  if (!deterministic()) awaitQuiet(lock);  // a driver may still be leaving
-  bool const busy = !inbox_.empty() || std::ranges::any_of(streams_, [](auto const& s) { return !s->idle(); });
+  if (!deterministic()) driver_.awaitQuiet(lock);  // a driver may still be leaving
+  bool const busy = driver_.hasPosts() || std::ranges::any_of(streams_, [](auto const& s) { return !s->idle(); });
   if (deterministic() || busy) {
     throw Error(ErrorCode::invalidUsage, deterministic() ? "sim::run: another run of this process is in progress"
                                                          : "sim::run: streams of this process still have work; "
                                                            "synchronize them first");
   }
-  if (ranks < 1 || ranks > maxDevices) {
-    throw Error(ErrorCode::invalidUsage, fmt::format("sim::run: {} ranks, the range is 1 to {}", ranks, maxDevices));
+  if (options.ranks < 1 || options.ranks > maxDevices) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("sim::run: {} ranks, the range is 1 to {}", options.ranks, maxDevices));
   }
-  while (devices_.size() < static_cast<std::size_t>(ranks)) {
-    Device device;
-    device.freeThreads = static_cast<unsigned>(options_.multiprocessors) * threadsPerMultiprocessor;
-    devices_.push_back(std::move(device));
-  }
-  for (auto& device : devices_) device.launches = 0;
-  kernelFailures_.clear();
-  scheduler_.restart(seed, preemption);
+  devices_.beginRun(options.ranks);
+  scheduler_.restart(options.seed, options.preemption);
   setThreadHostOrder(&hostOrder);
   setThreadHostWords(&hostWords);
   runThread_ = std::this_thread::get_id();
-  hostTasksEnded_ = 0;
+  run_ = &run;
   deterministic_.store(true, std::memory_order_release);
-}
-
-void Machine::beginTiming(TimingModel const& model) {
-  time_ = std::make_unique<VirtualTime>(model, heap_, static_cast<int>(devices_.size()), options_.devicesPerNode);
-  scheduler_.keepTime(time_.get());
-}
-
-unsigned Machine::numberKernel(int device) {
-  return deterministic() ? devices_[static_cast<std::size_t>(device)].launches++ : 0;
-}
-
-void Machine::noteKernelFailure(Kernel& kernel) {
-  if (!deterministic()) return;
-  auto const* task = currentTask();
-  bool const byThread = task != nullptr && task->isGpuThread();
-  KernelFailure failure{kernel.stream().device, kernel.name(), byThread, 0, 0, kernel.failure(), {}};
-  if (byThread) {
-    auto const& context = static_cast<GpuThread const&>(*task).context;
-    failure.block = context.block;
-    failure.thread = context.thread;
-    failure.calls = callsHere();
+  if (options.checks != nullptr) beginChecks(*options.checks);
+  if (options.timing != nullptr) {
+    time_ = std::make_unique<VirtualTime>(*options.timing, heap_, devices_.count(), options_.devicesPerNode);
+    scheduler_.keepTime(time_.get());
   }
-  kernelFailures_.push_back(std::move(failure));
-}
-
-bool Machine::fitsTogether(LaunchShape const& shape) const {
-  auto const threads = static_cast<std::uint64_t>(options_.multiprocessors) * threadsPerMultiprocessor;
-  return std::uint64_t{shape.clusterBlocks} * roomOf(shape.threads) <= threads;
-}
-
-void Machine::checkResident(Kernel const& kernel) {
-  auto const threads = static_cast<std::uint64_t>(options_.multiprocessors) * threadsPerMultiprocessor;
-  if (std::uint64_t{kernel.shape().blocks} * room(kernel) > threads) scheduler_.cut(Cut::gridNotResident);
 }
 
 void Machine::endRun() noexcept {
-  std::unique_lock const lock(mutex_);
-  hostTasks_.clear();
+  auto const lock = driver_.lock();
   heap_.unmapReleased();
   setThreadHostOrder(nullptr);
   setThreadHostWords(nullptr);
   scheduler_.restart(options_.seed, options_.preemption);
   time_.reset();
-  for (auto const& stream : streams_) stream->time = 0;
+  for (auto const& stream : streams_) stream->forgetTime();
+  run_ = nullptr;
   deterministic_.store(false, std::memory_order_release);
 }
 

@@ -6,9 +6,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "mscclpp/host/wait.hpp"
 #include "mscclpp/sim/run.hpp"
+#include "sim/machine/host_task.hpp"
 #include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
@@ -21,39 +25,60 @@ enum class RunEnd : std::uint8_t {
   cut,        // the scheduler says why
 };
 
+struct RankRunOptions {
+  int ranks = 1;
+  std::uint64_t seed = 1;
+  double preemption = 0;
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  Director* director = nullptr;            // null: the scheduler decides by chance
+  RunLimits limits = {};                   // with a director
+  CheckerOptions const* checks = nullptr;  // null: no checks; whoever asks for them calls Machine::endChecks
+  TimingModel const* timing = nullptr;     // null: no clocks; not with a director
+  bool waitsExpire = false;                // when nobody can go on
+  bool stopAtFailure = true;               // else the other ranks go on as long as they can
+};
+
+struct KernelFailure {
+  int device = 0;
+  std::string kernel;
+  bool byThread = false;
+  unsigned block = 0;
+  unsigned thread = 0;
+  std::string text;
+  std::vector<std::uintptr_t> calls;  // code addresses, innermost first
+};
+
 class RankRun {
  public:
-  struct Options {
-    int ranks = 1;
-    std::uint64_t seed = 1;
-    double preemption = 0;
-    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-    Director* director = nullptr;            // null: the scheduler decides by chance
-    RunLimits limits = {};                   // with a director
-    CheckerOptions const* checks = nullptr;  // null: no checks; whoever asks for them calls Machine::endChecks
-    TimingModel const* timing = nullptr;     // null: no clocks; not with a director
-    bool waitsExpire = false;                // when nobody can go on
-    bool stopAtFailure = true;               // else the other ranks go on as long as they can
-  };
-
   // `hostStacks` and `rankMain` are to outlive it.
-  RankRun(Options const& options, StackPool& hostStacks, std::function<void(RankContext&)> const& rankMain);
+  RankRun(RankRunOptions const& options, StackPool& hostStacks, std::function<void(RankContext&)> const& rankMain);
   ~RankRun();
   RankRun(RankRun const&) = delete;
   RankRun& operator=(RankRun const&) = delete;
 
   RunEnd toEnd();
+  std::vector<std::unique_ptr<HostTask>> const& hostTasks() const { return hostTasks_; }
   // The first rank whose code has thrown; null: none.
   HostTask const* failedRank() const;
+  std::vector<KernelFailure> const& kernelFailures() const { return kernelFailures_; }
   // Ends whatever still runs: all frames are unwound.
   void unwind() noexcept;
 
+  // ---- called meanwhile
+  void noteHostTaskEnded() { ++hostTasksEnded_; }
+  void noteFailure(Kernel& kernel);
+
  private:
+  bool finishLateCopies();  // false if there were none
+  void discardAll();
   void runCancelled();
 
   Machine& machine_;
-  Options options_;
+  RankRunOptions options_;
   HostWait previousWait_ = nullptr;
+  std::vector<std::unique_ptr<HostTask>> hostTasks_;
+  std::size_t hostTasksEnded_ = 0;
+  std::vector<KernelFailure> kernelFailures_;
 };
 
 }  // namespace mscclpp::sim

@@ -9,7 +9,8 @@
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/backend/launch.hpp"
-#include "sim/checker/checker.hpp"
+#include "sim/machine/kernel.hpp"
+#include "sim/machine/waiting.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -28,12 +29,11 @@ bool waitInFiber(std::function<bool()> const& ready, std::chrono::nanoseconds li
 // ---- a run
 // -----------------------------------------------------------------------------------------------------------
 
-RankRun::RankRun(Options const& options, StackPool& hostStacks, std::function<void(RankContext&)> const& rankMain)
+RankRun::RankRun(RankRunOptions const& options, StackPool& hostStacks,
+                 std::function<void(RankContext&)> const& rankMain)
     : machine_(Machine::instance()), options_(options) {
-  machine_.beginRun(options.ranks, options.seed, options.preemption);
+  machine_.beginRun(*this, options);
   machine_.scheduler().direct(options.director, options.limits);
-  if (options.checks != nullptr) machine_.beginChecks(*options.checks);
-  if (options.timing != nullptr) machine_.beginTiming(*options.timing);
   previousWait_ = threadHostWait();
   setThreadHostWait(&waitInFiber);
   auto bootstraps = LocalBootstrap::create(options.ranks);
@@ -43,17 +43,18 @@ RankRun::RankRun(Options const& options, StackPool& hostStacks, std::function<vo
       RankContext context(rank, ranks, std::move(bootstrap));
       rankMain(context);
     };
-    machine_.hostTasks().push_back(std::make_unique<HostTask>(rank, hostStacks, std::move(main)));
+    hostTasks_.push_back(std::make_unique<HostTask>(rank, hostStacks, std::move(main)));
   }
 }
 
 RankRun::~RankRun() {
   setThreadHostWait(previousWait_);
+  hostTasks_.clear();
   machine_.endRun();
 }
 
 HostTask const* RankRun::failedRank() const {
-  for (auto const& task : machine_.hostTasks()) {
+  for (auto const& task : hostTasks_) {
     if (task->failure()) return task.get();
   }
   return nullptr;
@@ -61,18 +62,18 @@ HostTask const* RankRun::failedRank() const {
 
 RunEnd RankRun::toEnd() {
   auto& scheduler = machine_.scheduler();
-  for (auto& task : machine_.hostTasks()) scheduler.add(*task);
+  for (auto& task : hostTasks_) scheduler.add(*task);
   std::size_t seenEnded = 0;
   for (std::uint64_t steps = 1;; ++steps) {
-    bool const went = scheduler.step() || (scheduler.whyCut() == Cut::none && machine_.finishLateCopies()) ||
-                      (options_.waitsExpire && machine_.expireWait());
-    if (options_.stopAtFailure && seenEnded != machine_.hostTasksEnded()) {
-      seenEnded = machine_.hostTasksEnded();
+    bool const went = scheduler.step() || (scheduler.whyCut() == Cut::none && finishLateCopies()) ||
+                      (options_.waitsExpire && scheduler.expireWait());
+    if (options_.stopAtFailure && seenEnded != hostTasksEnded_) {
+      seenEnded = hostTasksEnded_;
       if (failedRank() != nullptr) return RunEnd::failed;
     }
     if (!went) {
       if (scheduler.whyCut() != Cut::none) return RunEnd::cut;
-      return machine_.somebodyWaits() ? RunEnd::stuck : RunEnd::finished;
+      return !waitingGroups(machine_).empty() ? RunEnd::stuck : RunEnd::finished;
     }
     if (steps % 4096 == 0 && std::chrono::steady_clock::now() > options_.deadline) return RunEnd::wallLimit;
   }
@@ -84,13 +85,44 @@ void RankRun::unwind() noexcept {
   scheduler.direct(nullptr);
   scheduler.keepTime(nullptr);
   scheduler.holdHostTasks();
-  machine_.discardAll();
+  discardAll();
   runCancelled();
-  for (auto& task : machine_.hostTasks()) task->cancelled = true;
+  for (auto& task : hostTasks_) task->cancelled = true;
   scheduler.releaseHostTasks();
   runCancelled();
-  machine_.discardAll();
+  discardAll();
   runCancelled();
+}
+
+void RankRun::discardAll() {
+  for (auto const& stream : machine_.streams()) stream->discard();
+}
+
+// When nobody can go on without them.
+bool RankRun::finishLateCopies() {
+  bool any = false;
+  for (auto const& stream : machine_.streams()) {
+    for (auto const& work : stream->queue()) {
+      if (auto const* const kernel = kernelOf(work)) {
+        for (auto const& [index, block] : kernel->blocks()) any |= block->finishLateCopies();
+      }
+    }
+  }
+  if (any) machine_.scheduler().noteProgress();
+  return any;
+}
+
+void RankRun::noteFailure(Kernel& kernel) {
+  auto const* task = currentTask();
+  KernelFailure failure{kernel.stream().device(), kernel.name(), false, 0, 0, kernel.failure(), {}};
+  if (task != nullptr && task->isGpuThread()) {
+    auto const& context = static_cast<GpuThread const&>(*task).context;
+    failure.byThread = true;
+    failure.block = context.block;
+    failure.thread = context.thread;
+    failure.calls = callsHere();
+  }
+  kernelFailures_.push_back(std::move(failure));
 }
 
 void RankRun::runCancelled() {
@@ -104,7 +136,7 @@ void RankRun::runCancelled() {
 namespace {
 
 std::string failedBefore(Machine& machine) {
-  auto const failures = machine.takeFailures();
+  auto const failures = takeFailures(machine);
   return failures.empty() ? failures : "  failed before:\n" + failures;
 }
 
@@ -113,7 +145,7 @@ void judge(RunEnd end, RankRun const& run, RunOptions const& options) {
   auto& machine = Machine::instance();
   switch (end) {
     case RunEnd::finished:
-      if (auto const failures = machine.takeFailures(); !failures.empty()) {
+      if (auto const failures = takeFailures(machine); !failures.empty()) {
         throw Error(ErrorCode::deviceError, fmt::format("kernels failed in a simulated run (seed {}) and no rank asked "
                                                         "with synchronize:\n{}",
                                                         options.seed, failures));
@@ -125,17 +157,22 @@ void judge(RunEnd end, RankRun const& run, RunOptions const& options) {
       throw Error(ErrorCode::timeout,
                   fmt::format("dead-lock in a simulated run (seed {}, after {} switches): nobody can go on\n{}{}"
                               "Run with the same seed to see it again",
-                              options.seed, machine.scheduler().switches(), machine.waiters(), failedBefore(machine)));
+                              options.seed, machine.scheduler().switches(), waiters(machine), failedBefore(machine)));
     case RunEnd::wallLimit:
     case RunEnd::cut:
       throw Error(ErrorCode::timeout,
                   fmt::format("a simulated run (seed {}) has not ended within {} s (RunOptions::wallLimit):\n{}{}"
                               "A wait that does not use the library's poll is never seen as a dead-lock",
-                              options.seed, options.wallLimit.count(), machine.waiters(), failedBefore(machine)));
+                              options.seed, options.wallLimit.count(), waiters(machine), failedBefore(machine)));
   }
 }
 
 }  // namespace
+
+double RankContext::nanoseconds() const {
+  auto const* const task = currentHostTask();
+  return task == nullptr ? 0 : static_cast<double>(task->time.now) / 1000;
+}
 
 RunSummary run(RunOptions const& options, std::function<void(RankContext&)> const& rankMain) {
   if (!rankMain) throw Error(ErrorCode::invalidUsage, "sim::run: no function to run");
@@ -157,7 +194,7 @@ RunSummary run(RunOptions const& options, std::function<void(RankContext&)> cons
   if (options.timing) options.timing->check(options.timing->device);
   ensureInstalled();
   StackPool hostStacks(options.hostStackBytes * stackFactor);
-  RankRun::Options how{.ranks = options.ranks, .seed = options.seed, .preemption = options.preemption};
+  RankRunOptions how{.ranks = options.ranks, .seed = options.seed, .preemption = options.preemption};
   how.waitsExpire = options.waitsExpire;
   if (options.timing) how.timing = &*options.timing;
   if (options.wallLimit.count() > 0) how.deadline = std::chrono::steady_clock::now() + options.wallLimit;
@@ -174,66 +211,6 @@ RunSummary run(RunOptions const& options, std::function<void(RankContext&)> cons
   auto const* const time = scheduler.time();
   return {options.seed, scheduler.switches(), scheduler.memorySteps(), scheduler.trace(),
           time == nullptr ? 0 : static_cast<double>(time->latest()) / 1000};
-}
-
-// ---- the ranks' host code
-// --------------------------------------------------------------------------------------------
-
-HostTask::HostTask(int rank, StackPool& stacks, std::function<void()> main)
-    : Task(false), rank_(rank), stacks_(stacks), main_(std::move(main)) {
-  if (auto* const checker = Machine::instance().checker()) agent = &checker->addHost(rank);
-}
-
-void HostTask::body() noexcept {
-  if (cancelled) return;
-  try {
-    main_();
-  } catch (Unwind const&) {
-  } catch (...) {
-    failure_ = std::current_exception();
-  }
-}
-
-TaskKey HostTask::key() const { return keyOfHost(rank_); }
-
-void HostTask::ended() { Machine::instance().noteHostTaskEnded(); }
-
-void HostTask::failedToStart(char const* why) {
-  failure_ = std::make_exception_ptr(
-      Error(ErrorCode::systemError, fmt::format("the host code of rank {} could not start: {}", rank_, why)));
-}
-
-double RankContext::nanoseconds() const {
-  auto const* const task = currentHostTask();
-  return task == nullptr ? 0 : static_cast<double>(task->time.now) / 1000;
-}
-
-HostTask* currentHostTask() noexcept {
-  auto* task = currentTask();
-  return task == nullptr || task->isGpuThread() ? nullptr : static_cast<HostTask*>(task);
-}
-
-bool hostTaskWait(HostTask& task, char const* what, std::function<bool()> const& ready,
-                  std::chrono::nanoseconds limit) {
-  auto& scheduler = Machine::instance().scheduler();
-  std::uint64_t since = 0;
-  // What the others did while the run was being ended must not look like success.
-  auto const checkCancelled = [&task] {
-    if (task.cancelled && std::uncaught_exceptions() == 0) throw Unwind{};
-  };
-  checkCancelled();
-  auto const ends = limit.count() > 0 ? scheduler.virtualNs() + static_cast<std::uint64_t>(limit.count()) : 0;
-  while (!ready()) {
-    if (task.cancelled || std::exchange(task.hostWaitExpired, false)) return false;
-    task.hostWait = what;
-    task.hostWaitEnds = ends;
-    since = scheduler.yieldPoll(task, since);
-    task.hostWait = nullptr;
-    task.hostWaitEnds = 0;
-    checkCancelled();
-  }
-  task.hostWaitExpired = false;
-  return true;
 }
 
 }  // namespace mscclpp::sim

@@ -14,7 +14,9 @@
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/backend/launch.hpp"
 #include "sim/machine/copy_engine.hpp"
+#include "sim/machine/host_task.hpp"
 #include "sim/machine/host_words.hpp"
+#include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
@@ -61,10 +63,9 @@ class SimMulticast final : public MulticastMemory {
 class TaskOfHost final : public HostThread {
  public:
   TaskOfHost(int device, std::string name, std::function<void()> main)
-      : stream_(Machine::instance().createStream(device)) {
+      : stream_(Machine::instance().createStream(device, true)) {
     auto& machine = Machine::instance();
-    stream_->ofHost = true;
-    machine.submit(*stream_, {Kernel::ofHost(machine, *stream_, std::move(name), std::move(main)), {}, {}});
+    machine.submit(*stream_, Kernel::ofHost(machine, *stream_, std::move(name), std::move(main)));
   }
   ~TaskOfHost() override { Machine::instance().destroyStream(stream_); }
 
@@ -142,7 +143,7 @@ class SimRuntime final : public Runtime {
   void copyAsync(void* dst, void const* src, std::size_t bytes, void* stream) override {
     checkCopy(dst, src, bytes, "copyAsync");
     auto& where = machine().checkStream(stream, "copyAsync");
-    if (bytes != 0) machine().submit(where, {nullptr, {dst, src, bytes}, {}});
+    if (bytes != 0) machine().submit(where, CopyWork{dst, src, bytes});
   }
   void orderAfter(int, void* stream, void* earlier) override {
     auto& where = machine().checkStream(stream, "orderAfter");
@@ -156,7 +157,7 @@ class SimRuntime final : public Runtime {
     hostStep();
   }
 
-  void* createStream(int device) override { return machine().createStream(device); }
+  void* createStream(int device) override { return machine().createStream(device, false); }
   void destroyStream(void* stream) noexcept override { machine().destroyStream(stream); }
   void synchronize(void* stream, std::chrono::nanoseconds limit) override { machine().synchronize(stream, limit); }
   bool idle(void* stream) override { return machine().idle(stream); }
@@ -238,22 +239,21 @@ void enqueueKernel(void* stream, LaunchShape const& shape, std::string name, std
   if (shape.threads == 0 || shape.threads > maxBlockThreads) {
     refuse(fmt::format("{} threads in a block; LaunchShape::threads must be 1 to {}", shape.threads, maxBlockThreads));
   }
-  if (shape.dynamicShared > maxBlockShared) {
-    refuse(fmt::format("{} bytes of dynamic shared memory; a block has {}", shape.dynamicShared, maxBlockShared));
+  if (shape.dynamicShared > BlockMemory::bytes) {
+    refuse(fmt::format("{} bytes of dynamic shared memory; a block has {}", shape.dynamicShared, BlockMemory::bytes));
   }
   if (shape.clusterBlocks == 0 || shape.clusterBlocks > maxClusterBlocks || shape.blocks % shape.clusterBlocks != 0) {
     refuse(fmt::format("{} blocks in clusters of {}; a cluster has 1 to {} blocks, and a grid whole clusters",
                        shape.blocks, shape.clusterBlocks, maxClusterBlocks));
   }
-  if (!machine.fitsTogether(shape)) {
+  if (!machine.devices().fitsTogether(shape)) {
     refuse(fmt::format("clusters of {} blocks of {} threads; the simulated device is too small for one of them",
                        shape.clusterBlocks, shape.threads));
   }
   if (!perThread) refuse("no function to run");
   if (insideKernel()) refuse("called inside of a kernel; kernels are launched by host code");
   auto& where = machine.checkStream(stream, "launch");
-  machine.submit(where,
-                 {std::make_shared<Kernel>(machine, where, shape, std::move(name), std::move(perThread)), {}, {}});
+  machine.submit(where, std::make_shared<Kernel>(machine, where, shape, std::move(name), std::move(perThread)));
 }
 
 }  // namespace mscclpp::sim

@@ -62,7 +62,7 @@ void BulkCopies::checkRange(GpuThread& self, char const* operation, void const* 
   }
   auto& machine = block_.kernel().machine();
   auto const where = reinterpret_cast<std::uintptr_t>(global);
-  if (machine.checksAddresses() && !machine.reachable(self.context.device, where, bytes)) {
+  if (!machine.devices().reaches(self.context.device, where, bytes)) {
     failKernel(self, fmt::format("{}: {}", operation, machine.heap().whyNot(self.context.device, where, bytes)));
   }
 }
@@ -88,8 +88,8 @@ bool BulkCopies::globalIsThere(Copy const& copy) {
   auto& kernel = block_.kernel();
   auto& machine = kernel.machine();
   auto const where = reinterpret_cast<std::uintptr_t>(copy.load ? copy.src : copy.dst);
-  auto const device = kernel.stream().device;
-  if (!machine.checksAddresses() || machine.reachable(device, where, copy.bytes)) return true;
+  auto const device = kernel.stream().device();
+  if (machine.devices().reaches(device, where, copy.bytes)) return true;
   kernel.fail(fmt::format("block {}: a bulk {} is on its way: {}", block_.index(), copy.load ? "load" : "store",
                           machine.heap().whyNot(device, where, copy.bytes)));
   return false;

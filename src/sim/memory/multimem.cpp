@@ -14,6 +14,7 @@
 #include "mscclpp/host/error.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/checker/word_memory.hpp"
+#include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
 #include "sim/memory/multicasts.hpp"
 
@@ -104,7 +105,7 @@ class MulticastAccess {
     for (int rank = 0; rank < ranks(); ++rank) {
       auto* const address = place_.replicas->bases[static_cast<std::size_t>(rank)] + place_.offset;
       access_.address = reinterpret_cast<std::uintptr_t>(address);
-      if (machine_.checksAddresses() && !machine_.reachable(self_.context.device, access_.address, access_.bytes)) {
+      if (!machine_.devices().reaches(self_.context.device, access_.address, access_.bytes)) {
         failKernel(self_, fmt::format("{} reaches rank {} of the multicast window: {}", operation_, rank,
                                       machine_.heap().whyNot(self_.context.device, access_.address, access_.bytes)));
       }

@@ -10,6 +10,7 @@
 #include "mscclpp/sim/backend/thread_context.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/checker/word_memory.hpp"
+#include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
 
 namespace mscclpp::sim {
@@ -28,7 +29,7 @@ void step(GpuThread& self, void const* address, unsigned bytes, AccessKind kind,
   if (where % bytes != 0) {
     refuse(self, write, fmt::format("{} bytes at {:#x}, which is not aligned to {}", bytes, where, bytes));
   }
-  if (machine.checksAddresses() && !machine.reachable(self.context.device, where, bytes)) {
+  if (!machine.devices().reaches(self.context.device, where, bytes)) {
     refuse(self, write, machine.heap().whyNot(self.context.device, where, bytes));
   }
   machine.scheduler().memoryStep(self, {where, bytes, kind, order, scope, bytes == sizeof(Words4)});

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "mscclpp/host/error.hpp"
+#include "sim/machine/waiting.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -111,7 +112,7 @@ Finding findingOfStuck(std::vector<WaitingGroup> groups) {
 
 Finding findingOfCut(Cut why) {
   auto& machine = Machine::instance();
-  auto groups = machine.waitingGroups();
+  auto groups = waitingGroups(machine);
   if (why == Cut::gridNotResident) {
     auto finding = findingOfStuck(groups);
     if (finding.kind == FindingKind::gridNotResident) return finding;
@@ -195,14 +196,14 @@ Finding findingOf(HostTask const& task) {
 std::vector<Finding> findingsOfEnd(RunEnd end, RankRun const& run) {
   auto& machine = Machine::instance();
   std::vector<Finding> findings;
-  for (auto const& failure : machine.kernelFailures()) findings.push_back(findingOf(failure));
+  for (auto const& failure : run.kernelFailures()) findings.push_back(findingOf(failure));
   bool const kernelFailed = !findings.empty();
   // What follows from a failed kernel, or from a rank that is gone, is no finding of its own.
   if (auto const* task = run.failedRank(); task != nullptr && !(kernelFailed && isDeviceError(task->failure()))) {
     findings.push_back(findingOf(*task));
   }
   if (!findings.empty()) return findings;
-  if (end == RunEnd::stuck) findings.push_back(findingOfStuck(machine.waitingGroups()));
+  if (end == RunEnd::stuck) findings.push_back(findingOfStuck(waitingGroups(machine)));
   auto const why = machine.scheduler().whyCut();
   if (end == RunEnd::cut && why != Cut::wasSeen) findings.push_back(findingOfCut(why));
   return findings;

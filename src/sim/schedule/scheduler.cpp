@@ -418,6 +418,28 @@ void Scheduler::directedStep(Task& task, Access const& access) {
   write_ = {&task, word, valueAt(word)};
 }
 
+bool Scheduler::expireWait() {
+  Task* first = nullptr;
+  std::uint64_t ends = 0;
+  for (auto* const task : polling_) {
+    std::uint64_t at = 0;
+    if (!task->isGpuThread()) {
+      at = task->hostWaitEnds;
+    } else if (task->poll != nullptr && task->poll->watch != nullptr) {
+      auto const limit = std::atomic_ref(task->poll->watch->limitNs).load(std::memory_order_relaxed);
+      if (limit != 0) at = task->poll->startNs + limit;
+    }
+    if (at == 0 || (first != nullptr && at >= ends)) continue;
+    first = task;
+    ends = at;
+  }
+  if (first == nullptr) return false;
+  virtualNs_ = std::max(virtualNs_, ends);
+  (first->isGpuThread() ? first->poll->expired : first->hostWaitExpired) = true;
+  noteProgress();
+  return true;
+}
+
 void Scheduler::cut(Cut why) {
   if (director_ != nullptr && cut_ == Cut::none) cut_ = why;
 }

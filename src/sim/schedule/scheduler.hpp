@@ -111,7 +111,8 @@ class Scheduler {
   std::uint64_t memorySteps() const { return memorySteps_; }
   std::uint64_t trace() const { return trace_; }
   std::uint64_t virtualNs() const { return time_ == nullptr ? virtualNs_ : time_->now() / 1000; }
-  void passTime(std::uint64_t until) { virtualNs_ = until > virtualNs_ ? until : virtualNs_; }
+  // Nobody can go on: lets time pass until the first limit of a wait ends. False where no wait has one.
+  bool expireWait();
 
  private:
   struct Word {

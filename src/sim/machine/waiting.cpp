@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Says who waits for what: one line for all threads that wait for the same.
+#include "sim/machine/waiting.hpp"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -10,7 +10,9 @@
 #include <fmt/ranges.h>
 
 #include "mscclpp/sim/backend/wait_description.hpp"
+#include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/machine/rank_run.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -108,35 +110,37 @@ std::string toString(WaitDescription const& wait) {
   return fmt::format("a value{}, channel {}, {}", peer, channel, values);
 }
 
-std::vector<WaitingGroup> Machine::waitingGroups() {
+std::vector<WaitingGroup> waitingGroups(Machine& machine) {
   std::vector<WaitingGroup> groups;
-  for (auto const& task : hostTasks_) {
-    if (task->state == TaskState::done) continue;
-    WaitingGroup group;
-    group.device = task->rank();
-    group.host = true;
-    group.first = task.get();
-    group.what = task->state == TaskState::polling && task->hostWait != nullptr
-                     ? fmt::format("waits: {}", task->hostWait)
-                     : std::string("runs");
-    groups.push_back(std::move(group));
+  if (auto const* const run = machine.run()) {
+    for (auto const& task : run->hostTasks()) {
+      if (task->state == TaskState::done) continue;
+      WaitingGroup group;
+      group.device = task->rank();
+      group.host = true;
+      group.first = task.get();
+      group.what = task->state == TaskState::polling && task->hostWait != nullptr
+                       ? fmt::format("waits: {}", task->hostWait)
+                       : std::string("runs");
+      groups.push_back(std::move(group));
+    }
   }
   // (device, kernel, state) -> block -> threads, then blocks with the same threads together.
   std::map<std::tuple<int, std::string, std::string>, std::map<Block*, std::vector<unsigned>, ByIndex>> byState;
-  for (auto const& stream : streams_) {
-    for (auto const& work : stream->queue) {
-      if (work.kernel == nullptr || !work.kernel->started()) continue;
-      auto const& kernel = *work.kernel;
+  for (auto const& stream : machine.streams()) {
+    for (auto const& work : stream->queue()) {
+      if (kernelOf(work) == nullptr || !kernelOf(work)->started()) continue;
+      auto const& kernel = *kernelOf(work);
       for (auto const& [index, block] : kernel.blocks()) {
         for (unsigned t = 0; t < kernel.shape().threads; ++t) {
           auto& thread = block->thread(t);
           if (thread.state == TaskState::done) continue;
-          byState[{stream->device, kernel.name(), stateOf(thread)}][block.get()].push_back(t);
+          byState[{stream->device(), kernel.name(), stateOf(thread)}][block.get()].push_back(t);
         }
       }
       if (!kernel.allBlocksStarted()) {
         WaitingGroup group;
-        group.device = stream->device;
+        group.device = stream->device();
         group.kernel = kernel.name();
         group.what = fmt::format("blocks {}-{} have not begun: the device has no room before others end",
                                  kernel.firstWaitingBlock(), kernel.shape().blocks - 1);
@@ -173,11 +177,9 @@ std::string toString(WaitingGroup const& group) {
   return fmt::format("kernel \"{}\" {}: {}", group.kernel, threadsOf(group), group.what);
 }
 
-bool Machine::somebodyWaits() { return !waitingGroups().empty(); }
-
-std::string Machine::waiters() {
-  char const* const owner = deterministic() ? "rank" : "device";
-  auto const groups = waitingGroups();
+std::string waiters(Machine& machine) {
+  char const* const owner = machine.deterministic() ? "rank" : "device";
+  auto const groups = waitingGroups(machine);
   std::string text;
   for (std::size_t i = 0; i < std::min(groups.size(), maxLines); ++i) {
     text += fmt::format("  {} {}: {}\n", owner, groups[i].device, toString(groups[i]));
@@ -186,11 +188,10 @@ std::string Machine::waiters() {
   return text;
 }
 
-std::string Machine::takeFailures() {
-  std::unique_lock const lock(mutex_);
+std::string takeFailures(Machine& machine) {
   std::string text;
-  for (auto const& stream : streams_) {
-    if (!stream->failure.empty()) text += "  " + std::exchange(stream->failure, {}) + "\n";
+  for (auto const& stream : machine.streams()) {
+    if (auto const failure = stream->takeFailure(); !failure.empty()) text += "  " + failure + "\n";
   }
   return text;
 }
