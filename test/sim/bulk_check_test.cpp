@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "sim/checker/checker.hpp"
+#include "sim/checker/hook_calls.hpp"
 #include "sim/machine/machine.hpp"
 #include "sim_fixture.hpp"
 
@@ -63,8 +64,10 @@ std::vector<Finding> findings(Setup const& setup, std::function<void(Ranks const
   std::vector<Finding> all;
   sim::ensureInstalled();
   auto& simulated = sim::Machine::instance();
+  sim::Checker checker(simulated);
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    simulated.beginChecks({});
+    checker.begin({});
+    simulated.observe(&checker);
     {
       DeviceArray<std::uint32_t> words0(0, 64), words1(1, 64), flags0(0, 1), flags1(1, 1);
       for (auto const* of : {&words0, &words1, &flags0, &flags1}) {
@@ -82,7 +85,8 @@ std::vector<Finding> findings(Setup const& setup, std::function<void(Ranks const
         stream.synchronize();
       });
     }
-    for (auto& finding : simulated.endChecks()) {
+    simulated.observe(nullptr);
+    for (auto& finding : checker.end()) {
       if (std::ranges::none_of(all, [&](Finding const& f) { return f.key == finding.key; })) {
         all.push_back(std::move(finding));
       }
@@ -351,9 +355,9 @@ TEST_CASE("what a peer has written by plain stores needs a fence before it is lo
 
 TEST_CASE("a copy takes the number of one that its thread knows to have ended") {
   auto const number = [](std::uint32_t* p) {
-    auto& checker = *sim::Machine::instance().checker();
-    auto& copy = checker.beginCopy(*sim::runningAgent, "probe", p, 16, 0);
-    checker.endCopy(*sim::runningAgent, copy);
+    auto& checker = *sim::Checker::running;
+    auto& copy = checker.beginBulkCopy(*sim::runningAgent, {"probe", p, 16}, 0);
+    checker.endBulkCopy(*sim::runningAgent, copy);
     return copy.id;
   };
   auto const found = findings({.threads = 8, .kernels = 3}, [&](Ranks const& r) {

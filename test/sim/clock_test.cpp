@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Vector clocks against the plainest possible ones.
-#include "sim/checker/clock.hpp"
+#include "sim/memory/clock.hpp"
 
 #include <doctest/doctest.h>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mscclpp/base/order.hpp"
-#include "sim/checker/clock.hpp"
+#include "sim/memory/clock.hpp"
 
 namespace mscclpp::sim {
 

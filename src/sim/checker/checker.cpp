@@ -35,6 +35,7 @@ void Checker::begin(CheckerOptions const& options) {
   words_.clear();
   chunks_.clear();
   singles_.clear();
+  blocks_.clear();
   names_.clear();
   endedChunks_.clear();
   singlesInChunk_ = 0;
@@ -61,6 +62,7 @@ std::vector<Finding> Checker::end() {
   words_.clear();
   chunks_.clear();
   singles_.clear();
+  blocks_.clear();
   forgetCopies();
   consumed_.clear();
   hostWords_.clear();
@@ -141,11 +143,12 @@ std::uint32_t Checker::addChunk(int device) {
   return static_cast<std::uint32_t>(chunks_.size() - 1);
 }
 
-std::vector<Agent> Checker::beginBlock(int device, std::string const& kernel, unsigned block, unsigned threads,
-                                       Clock const& start) {
-  std::vector<Agent> agents(threads);
+std::vector<Agent*> Checker::beginBlock(int device, std::string const& kernel, unsigned block, unsigned threads,
+                                        Clock const& start) {
   passProxies(start);
   auto const number = nextBlock_++;
+  auto& agents = blocks_[number];
+  agents.resize(threads);
   if (names_.empty() || names_.back() != kernel) names_.push_back(kernel);
   for (unsigned first = 0; first < threads; first += threadsPerChunk) {
     auto const chunk = takeChunk(device, start);
@@ -162,22 +165,24 @@ std::vector<Agent> Checker::beginBlock(int device, std::string const& kernel, un
       agent.known = start;
     }
   }
-  return agents;
+  std::vector<Agent*> result;
+  result.reserve(threads);
+  for (auto& agent : agents) result.push_back(&agent);
+  return result;
 }
 
-Clock Checker::endBlock(std::vector<Agent>& threads) {
-  std::vector<Agent*> all;
-  all.reserve(threads.size());
-  for (auto& agent : threads) all.push_back(&agent);
-  meet(all, nullptr);
-  for (auto& agent : threads) {
+Clock Checker::endBlock(std::span<Agent* const> threads) {
+  meet(threads, nullptr);
+  for (auto const* const thread : threads) {
+    auto const& agent = *thread;
     auto& info = chunks_[agent.id / threadsPerChunk];
     info.last[agent.id % threadsPerChunk] = agent.epoch - 1;
     info.next = std::max(info.next, agent.epoch);
     if (agent.thread % threadsPerChunk == 0) endedChunks_[agent.device].push_back(agent.id / threadsPerChunk);
   }
-  auto const end = threads.empty() ? Clock{} : threads.front().known;
+  auto end = threads.front()->known;
   aliasFenced_.join(end);  // what a kernel has done is done by whatever address
+  blocks_.erase(threads.front()->block);
   return end;
 }
 
@@ -216,7 +221,7 @@ void Checker::meet(std::span<Agent* const> agents, char const* what) {
     for (auto* agent : agents) editor.set(agent->id, agent->epoch++);
   }
   for (auto* agent : agents) agent->known = joined;
-  if (what != nullptr) note(*agents.front(), what, static_cast<unsigned>(agents.size()));
+  if (what != nullptr) addStep(*agents.front(), what, static_cast<unsigned>(agents.size()));
 }
 
 // Ranks of one process may meet in ordinary memory as well.
@@ -233,7 +238,7 @@ void Checker::beginWait(Agent& agent) {
 
 // A packet that has ended a wait may not end another one that comes after it: then its flag was not a new one, and what
 // was read is the data of an earlier round.
-void Checker::endWait(Agent& agent, layout::WaitKind kind, std::uint64_t expected, std::uint64_t site) {
+void Checker::endWait(Agent& agent, layout::WaitKind kind, std::uint64_t expected, Site site) {
   agent.inWait = false;
   if (kind != layout::WaitKind::packet) return;
   for (auto const& look : agent.looks) {
@@ -246,10 +251,10 @@ void Checker::endWait(Agent& agent, layout::WaitKind kind, std::uint64_t expecte
     if (earlier.thread != agent.id && !agent.known.knows(earlier.thread, earlier.epoch)) continue;
     auto* const finding = addFinding(FindingKind::repeatedEpoch, mix(codeOf(earlier.site), codeOf(site)));
     if (finding == nullptr) continue;
-    finding->accesses.push_back(
-        describe(earlier.thread, earlier.epoch, trait::ofOrdered(false, Scope::system), 8, earlier.site, look.cell));
-    finding->accesses.push_back(
-        describe(agent.id, agent.epoch, trait::ofOrdered(false, Scope::system), 8, site, look.cell));
+    auto const traits = trait::ofOrdered(false, Scope::system);
+    for (auto const& by : {earlier, it->second}) {
+      finding->accesses.push_back(describe(Slot::of(by.thread, by.epoch, 0, traits, by.site), 8, look.cell));
+    }
     finding->summary = fmt::format(
         "a wait of rank {} block {} thread {} for a packet with flag {} ended with a packet that had ended an earlier "
         "wait",
@@ -264,7 +269,7 @@ void Checker::freeing(Agent* agent, std::uintptr_t address, std::size_t bytes) {
   shadow_.forEach(address, bytes, [&](std::uintptr_t at, Cell& cell) {
     checkSignals(at, cell);
     if (agent != nullptr && options_.races && (cell.count != 0 || cell.overflow != 0)) {
-      record(*agent, cell, at, 0xff, trait::write | trait::freed, 0);
+      record(*agent, cell, at, slotOf(*agent, 0xff, trait::write | trait::freed, 0));
     }
   });
   forget(address, bytes);

@@ -27,7 +27,7 @@ void Checker::forgetCopies() {
 
 // Two copies that nobody has waited for are unordered, so each needs a number of its own. A thread uses one again when
 // it knows the copy before to have ended.
-Agent& Checker::beginCopy(Agent& issuer, char const* what, void const* target, std::size_t bytes, std::uint64_t site) {
+Agent& Checker::beginBulkCopy(Agent& issuer, BulkCopy const& copy, Site site) {
   constexpr std::size_t tries = 16;
   auto& ended = endedCopies_[issuer.id];
   Agent* agent = nullptr;
@@ -56,8 +56,7 @@ Agent& Checker::beginCopy(Agent& issuer, char const* what, void const* target, s
                                                               issuer.thread, thread == nullptr ? 0 : thread->name,
                                                               static_cast<int>(agent->id % threadsPerChunk)});
   }
-  auto const where = reinterpret_cast<std::uintptr_t>(target);
-  note(issuer, {where, static_cast<std::uint32_t>(bytes), AccessKind::store}, 0, site).what = what;
+  addStep(issuer, unorderedAccess(copy.target, copy.bytes, true, AccessWay::bulk), 0, site).what = copy.what;
   agent->known = release(issuer);
   agent->fenced = proxyFenced_;
   for (auto const& fence : proxyFences_) {
@@ -66,13 +65,13 @@ Agent& Checker::beginCopy(Agent& issuer, char const* what, void const* target, s
   return *agent;
 }
 
-void Checker::endCopy(Agent const& issuer, Agent& copy) { endedCopies_[issuer.id].push_back(&copy); }
+void Checker::endBulkCopy(Agent const& issuer, Agent& copy) { endedCopies_[issuer.id].push_back(&copy); }
 
 // Copies see what a fence knew if they know of the fence. Of fences long ago, all copies are taken to know.
 void Checker::proxyFence(Agent& agent) {
   auto const epoch = agent.epoch;
   proxyFences_.push_back({agent.id, epoch, release(agent)});
-  note(agent, "bulkFence", 1);
+  addStep(agent, "bulkFence", 1);
   if (proxyFences_.size() <= fencesRemembered) return;
   proxyFenced_.join(proxyFences_.front().clock);
   proxyFences_.pop_front();
@@ -81,7 +80,7 @@ void Checker::proxyFence(Agent& agent) {
 void Checker::aliasFence(Agent& agent) {
   auto const epoch = agent.epoch;
   aliasFences_.push_back({agent.id, epoch, release(agent)});
-  note(agent, "multimemFence", 1);
+  addStep(agent, "multimemFence", 1);
   if (aliasFences_.size() <= fencesRemembered) return;
   aliasFenced_.join(aliasFences_.front().clock);
   aliasFences_.pop_front();
@@ -95,20 +94,21 @@ bool Checker::aliasFenced(Agent const& agent, Slot const& earlier) const {
   });
 }
 
-void Checker::bytesInFlight(Agent const& issuer, void const* target, std::size_t bytes, bool load, std::uint64_t site) {
+void Checker::bytesInFlight(Agent const& issuer, BulkCopy const& copy, Site site) {
   auto* const finding = addFinding(FindingKind::bytesInFlight, codeOf(site));
   if (finding == nullptr) return;
-  finding->accesses.push_back(describe(issuer.id, issuer.epoch, trait::bulk | trait::write,
-                                       static_cast<unsigned>(bytes), site, reinterpret_cast<std::uintptr_t>(target)));
+  auto const access = unorderedAccess(copy.target, copy.bytes, true, AccessWay::bulk);
+  finding->accesses.push_back(describe(issuer, access, site));
   auto const& by = finding->accesses.front();
   finding->summary = fmt::format("{} of rank {} block {} ended with a bulk {} of {} bytes on its way",
-                                 load ? "the kernel" : fmt::format("thread {}", by.thread), by.rank, by.block,
-                                 load ? "load" : "store", bytes);
+                                 copy.load ? "the kernel" : fmt::format("thread {}", by.thread), by.rank, by.block,
+                                 copy.load ? "load" : "store", copy.bytes);
   finding->explanation =
-      load ? "The bytes come into shared memory that is another block's by then: wait at the load's barrier before the "
-             "block ends."
-           : "The copy still reads shared memory that is another block's once this one has ended: bulkCommit() the "
-             "store and call bulkWaitRead(), or bulkWait(), before the thread ends.";
+      copy.load
+          ? "The bytes come into shared memory that is another block's by then: wait at the load's barrier before the "
+            "block ends."
+          : "The copy still reads shared memory that is another block's once this one has ended: bulkCommit() the "
+            "store and call bulkWaitRead(), or bulkWait(), before the thread ends.";
 }
 
 }  // namespace mscclpp::sim

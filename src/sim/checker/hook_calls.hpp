@@ -7,10 +7,9 @@
 #include <cstdint>
 
 #include "mscclpp/base/order.hpp"
+#include "sim/memory/access.hpp"
 
 namespace mscclpp::sim {
-
-enum class UpdateKind : std::uint8_t { add, exchange, compareExchange, bitAnd, bitOr, bitXor, bitNand };
 
 void hookAccess(void const* address, std::size_t bytes, bool write, void const* code) noexcept;
 void hookEnter(void const* code) noexcept;

@@ -2,6 +2,7 @@
 //
 // What ordered accesses see and hand on.
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -9,50 +10,25 @@
 #include <fmt/format.h>
 
 #include "sim/checker/checker.hpp"
-#include "sim/checker/word_memory.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/memory/word_memory.hpp"
 
 namespace mscclpp::sim {
 namespace {
 
 constexpr unsigned staleReadsInRow = 2;  // then a thread sees the newest value, so that polls end
 
-}  // namespace
-
-bool updatedWord(UpdateKind kind, std::uint64_t found, std::uint64_t operand, std::uint64_t expected, unsigned bytes,
-                 std::uint64_t& value) {
-  switch (kind) {
-    case UpdateKind::add:
-      value = found + operand;
-      break;
-    case UpdateKind::compareExchange:
-      if (found != expected) return false;
-      [[fallthrough]];
-    case UpdateKind::exchange:
-      value = operand;
-      break;
-    case UpdateKind::bitAnd:
-      value = found & operand;
-      break;
-    case UpdateKind::bitOr:
-      value = found | operand;
-      break;
-    case UpdateKind::bitXor:
-      value = found ^ operand;
-      break;
-    case UpdateKind::bitNand:
-      value = ~(found & operand);
-      break;
-  }
-  if (bytes < 8) value &= (std::uint64_t{1} << bytes * 8) - 1;
-  return true;
+Access lineAccess(void const* address, std::size_t bytes, AccessKind kind) {
+  return orderedAccess(address, bytes, kind, Order::relaxed, Scope::system);
 }
 
-Word* Checker::wordAt(void const* address, unsigned bytes, bool create) {
-  auto const where = reinterpret_cast<std::uintptr_t>(address);
-  auto* const cell = shadow_.find(where);
+}  // namespace
+
+Word* Checker::wordAt(std::uintptr_t address, std::size_t size, bool create) {
+  auto* const cell = shadow_.find(address);
   if (cell == nullptr) return nullptr;
-  auto const offset = static_cast<unsigned>(where % Shadow::granule);
+  auto const bytes = static_cast<unsigned>(size);
+  auto const offset = static_cast<unsigned>(address % Shadow::granule);
   if (cell->words != 0) {
     auto& list = words_.at(cell->words);
     if (auto* const word = findWord(list, offset, bytes)) return word;
@@ -66,7 +42,7 @@ Word* Checker::wordAt(void const* address, unsigned bytes, bool create) {
   word.offset = static_cast<std::uint8_t>(offset);
   word.bytes = static_cast<std::uint8_t>(bytes);
   word.messages.emplace_back();
-  word.messages.back().value = readWord(address, bytes);
+  word.messages.back().value = readWord(reinterpret_cast<void const*>(address), bytes);
   return &word;
 }
 
@@ -93,9 +69,10 @@ void Checker::receive(Agent& agent, Message const& message, Order order, Scope s
   }
 }
 
-std::uint64_t Checker::take(Agent& agent, Word& word, std::size_t index, void const* address, Order order,
-                            Scope scope) {
-  auto const where = reinterpret_cast<std::uintptr_t>(address);
+std::uint64_t Checker::take(Agent& agent, Word& word, std::size_t index, Access const& access) {
+  auto const where = access.address;
+  auto const order = access.order;
+  auto const scope = access.scope;
   auto& message = word.messages[index];
   if (index + 1 < word.messages.size()) {
     agent.sawStale = true;
@@ -119,45 +96,48 @@ std::uint64_t Checker::take(Agent& agent, Word& word, std::size_t index, void co
   return message.value;
 }
 
+bool Checker::seesNewest(Agent const& agent, std::uintptr_t address) const {
+  return !options_.weakMemory || (agent.staleAddress == address && agent.staleInRow >= staleReadsInRow);
+}
+
 // The value that an update finds: any that the thread may be shown, unless another update has replaced it already.
-std::size_t Checker::replaceable(Agent& agent, Word const& word, std::uintptr_t where,
-                                 std::function<bool(std::uint64_t found)> const& writes) {
+std::size_t Checker::replaceable(Agent& agent, Word const& word, Access const& access, WordUpdate const& update) {
   auto const newest = word.messages.size() - 1;
-  if (!options_.weakMemory || (agent.staleAddress == where && agent.staleInRow >= staleReadsInRow)) return newest;
+  if (seesNewest(agent, access.address)) return newest;
   auto const oldest = word.oldestFor(agent);
   std::array<std::size_t, Words::depth + 1> options{newest};
   std::uint32_t count = 1;
   for (auto index = newest; index-- > oldest;) {
+    std::uint64_t unused = 0;
     bool const replaced = word.messages[index + 1].update;
-    if (!replaced || !writes(word.messages[index].value)) options[count++] = index;
+    if (!replaced || !update.apply(word.messages[index].value, word.bytes, unused)) options[count++] = index;
   }
   return count == 1 ? newest : options[machine_.scheduler().choose(ChoiceKind::staleRead, count)];
 }
 
-std::uint64_t Checker::load(Agent& agent, void const* address, unsigned bytes, Order order, Scope scope,
-                            std::uint64_t site, unsigned way) {
-  auto const where = reinterpret_cast<std::uintptr_t>(address);
-  record(agent, where, bytes, trait::ofOrdered(false, scope) | way, site);
+std::uint64_t Checker::load(Agent& agent, Access const& access, Site site) {
+  note(agent, access, site);
   std::uint64_t value = 0;
-  if (auto* const word = wordAt(address, bytes, false)) {
-    auto const newest = word->messages.size() - 1;
-    std::size_t index = newest;
-    if (options_.weakMemory && !(agent.staleAddress == where && agent.staleInRow >= staleReadsInRow)) {
-      auto const options = newest - word->oldestFor(agent) + 1;
+  if (auto* const word = wordAt(access, false)) {
+    auto index = word->messages.size() - 1;
+    if (!seesNewest(agent, access.address)) {
+      auto const options = index - word->oldestFor(agent) + 1;
       if (options > 1) {
         index -= machine_.scheduler().choose(ChoiceKind::staleRead, static_cast<std::uint32_t>(options));
       }
     }
-    value = take(agent, *word, index, address, order, scope);
+    value = take(agent, *word, index, access);
   } else {
-    value = readWord(address, bytes);
+    value = readWord(access.memory(), static_cast<unsigned>(access.bytes));
   }
-  note(agent, {where, bytes, AccessKind::load, order, scope}, value, site);
+  addStep(agent, access, value, site);
   return value;
 }
 
-Message& Checker::append(Agent& agent, Word& word, std::size_t position, std::uint64_t value, Order order, Scope scope,
-                         std::uint64_t site) {
+Message& Checker::append(Agent& agent, Word& word, std::size_t position, std::uint64_t value, Access const& access,
+                         Site site) {
+  auto const order = access.order;
+  auto const scope = access.scope;
   Message message;
   message.value = value;
   message.stamp = nextStamp_++;
@@ -197,13 +177,12 @@ void Checker::markSignal(Agent const& agent, Message& message, std::uintptr_t ad
   if (message.signal) ++signals_;
 }
 
-void Checker::store(Agent& agent, void* address, unsigned bytes, std::uint64_t value, Order order, Scope scope,
-                    std::uint64_t site, unsigned way) {
-  auto const where = reinterpret_cast<std::uintptr_t>(address);
-  record(agent, where, bytes, trait::ofOrdered(true, scope) | way, site);
-  note(agent, {where, bytes, AccessKind::store, order, scope}, value, site);
-  auto* const word = wordAt(address, bytes, true);
-  if (word == nullptr) return writeWord(address, bytes, value);
+void Checker::store(Agent& agent, Access const& access, std::uint64_t value, Site site) {
+  note(agent, access, site);
+  addStep(agent, access, value, site);
+  auto const bytes = static_cast<unsigned>(access.bytes);
+  auto* const word = wordAt(access, true);
+  if (word == nullptr) return writeWord(access.memory(), bytes, value);
   auto position = word->messages.size();
   if (options_.weakMemory) {
     auto const options = position - word->oldestFor(agent);
@@ -213,50 +192,36 @@ void Checker::store(Agent& agent, void* address, unsigned bytes, std::uint64_t v
     }
   }
   bool const newest = position == word->messages.size();
-  auto& message = append(agent, *word, position, value, order, scope, site);
-  if (releases(order)) markSignal(agent, message, where);
-  if (newest) writeWord(address, bytes, value);
+  auto& message = append(agent, *word, position, value, access, site);
+  if (releases(access.order)) markSignal(agent, message, access.address);
+  if (newest) writeWord(access.memory(), bytes, value);
 }
 
-std::uint64_t Checker::update(Agent& agent, void* address, unsigned bytes, UpdateKind kind, std::uint64_t operand,
-                              std::uint64_t expected, Order order, Scope scope, std::uint64_t site) {
-  if (order == Order::sequential) fence(agent, order, scope, site);
-  auto const found = update(
-      agent, address, bytes,
-      [&](std::uint64_t value, std::uint64_t& next) {
-        return updatedWord(kind, value, operand, expected, bytes, next);
-      },
-      order, scope, site);
-  std::uint64_t unused = 0;
-  if (kind == UpdateKind::add || !updatedWord(kind, found, operand, expected, bytes, unused)) return found;
-  if (auto* const word = wordAt(address, bytes, false)) word->exchanged = true;
-  return found;
-}
-
-std::uint64_t Checker::update(Agent& agent, void* address, unsigned bytes, WordChange const& change, Order order,
-                              Scope scope, std::uint64_t site, unsigned way) {
-  auto const where = reinterpret_cast<std::uintptr_t>(address);
-  auto* word = wordAt(address, bytes, false);
-  auto const index = word == nullptr ? 0 : replaceable(agent, *word, where, [&](std::uint64_t found) {
-    std::uint64_t unused = 0;
-    return change(found, unused);
-  });
-  auto const found = word == nullptr ? readWord(address, bytes) : word->messages[index].value;
+std::uint64_t Checker::update(Agent& agent, Access const& access, WordUpdate const& update, Site site) {
+  auto const [order, scope] = std::pair(access.order, access.scope);
+  if (order == Order::sequential) fence(agent, {.kind = AccessKind::fence, .order = order, .scope = scope}, site);
+  auto const bytes = static_cast<unsigned>(access.bytes);
+  auto* word = wordAt(access, false);
+  auto const index = word == nullptr ? 0 : replaceable(agent, *word, access, update);
+  auto const found = word == nullptr ? readWord(access.memory(), bytes) : word->messages[index].value;
   std::uint64_t value = 0;
-  bool const writes = change(found, value);
-  record(agent, where, bytes, trait::ofOrdered(writes, scope) | way, site);
-  note(agent, {where, bytes, writes ? AccessKind::update : AccessKind::load, order, scope}, found, site);
-  if (word == nullptr) word = wordAt(address, bytes, writes);
+  bool const writes = update.apply(found, bytes, value);
+  auto done = access;
+  if (!writes) done.kind = AccessKind::load;
+  note(agent, done, site);
+  addStep(agent, done, found, site);
+  if (word == nullptr) word = wordAt(access, writes);
   bool const newest = word == nullptr || index + 1 == word->messages.size();
-  if (word != nullptr) take(agent, *word, index, address, order, scope);
+  if (word != nullptr) take(agent, *word, index, access);
   if (!writes) return found;
   if (word != nullptr) {
     // The chain of updates hands on what the releases before it carry.
     auto const before = word->messages[index];
-    auto& message = append(agent, *word, index + 1, value, order, scope, site);
+    auto& message = append(agent, *word, index + 1, value, access, site);
     message.update = true;
     // A relaxed reduction through the switch adds data up; nobody need look at it as at a signal.
-    if (way == 0 || releases(order)) markSignal(agent, message, where);
+    if (access.way == AccessWay::ordered || releases(order)) markSignal(agent, message, access.address);
+    if (update.kind != UpdateKind::add && update.kind != UpdateKind::combine) word->exchanged = true;
     auto const apart = distance(agent, before.device, before.block);
     if (before.scope >= apart && scope >= apart) {
       for (auto const& old : before.releases) {
@@ -274,17 +239,18 @@ std::uint64_t Checker::update(Agent& agent, void* address, unsigned bytes, WordC
       }
     }
   }
-  if (newest) writeWord(address, bytes, value);
+  if (newest) writeWord(access.memory(), bytes, value);
   return found;
 }
 
-void Checker::fence(Agent& agent, Order order, Scope scope, std::uint64_t site) {
-  note(agent, {0, 0, AccessKind::fence, order, scope}, 0, site);
+void Checker::fence(Agent& agent, Access const& fence, Site site) {
+  addStep(agent, fence, 0, site);
+  auto const scope = fence.scope;
   for (unsigned i = 0; i <= scopeIndex(scope); ++i) {
     agent.known.join(agent.pending[i]);
     agent.pending[i] = {};
   }
-  if (order == Order::sequential) {
+  if (fence.order == Order::sequential) {
     // All sequential fences that reach each other happen one after the other.
     agent.known.join(sequentialBlock_[agent.block]);
     if (scope >= Scope::device) agent.known.join(sequentialDevice_[agent.device]);
@@ -293,33 +259,29 @@ void Checker::fence(Agent& agent, Order order, Scope scope, std::uint64_t site) 
   auto const clock = release(agent);
   for (unsigned i = 0; i < scopeIndex(scope); ++i) agent.released[i] = {};
   agent.released[scopeIndex(scope)] = clock;
-  if (order == Order::sequential) {
+  if (fence.order == Order::sequential) {
     sequentialBlock_[agent.block].join(clock);
     if (scope >= Scope::device) sequentialDevice_[agent.device].join(clock);
     if (scope >= Scope::system) sequentialSystem_.join(clock);
   }
 }
 
-void Checker::storeLine(std::span<LanePart> lanes) {
+void Checker::storeLine(std::span<LinePart> lanes) {
   auto const stamp = nextStamp_++;
   for (auto& lane : lanes) {
     for (unsigned half = 0; half < 2; ++half) {
-      auto* const address = lane.address + half;
-      auto const where = reinterpret_cast<std::uintptr_t>(address);
-      record(*lane.agent, where, 8, trait::ofOrdered(true, Scope::system), lane.site);
-      if (auto* const word = wordAt(address, 8, true)) {
-        append(*lane.agent, *word, word->messages.size(), lane.halves[half], Order::relaxed, Scope::system, lane.site)
-            .stamp = stamp;
+      auto const access = lineAccess(lane.address + half, 8, AccessKind::store);
+      note(*lane.agent, access, lane.site);
+      if (auto* const word = wordAt(access, true)) {
+        append(*lane.agent, *word, word->messages.size(), lane.halves[half], access, lane.site).stamp = stamp;
       }
-      writeWord(address, 8, lane.halves[half]);
+      writeWord(access.memory(), 8, lane.halves[half]);
     }
-    note(*lane.agent,
-         {reinterpret_cast<std::uintptr_t>(lane.address), 16, AccessKind::store, Order::relaxed, Scope::system},
-         lane.halves[1], lane.site);
+    addStep(*lane.agent, lineAccess(lane.address, 16, AccessKind::store), lane.halves[1], lane.site);
   }
 }
 
-void Checker::loadLine(std::span<LanePart> lanes) {
+void Checker::loadLine(std::span<LinePart> lanes) {
   // The line is seen as it was after some store operation; which, is one choice for all its words.
   std::uint64_t oldest = 0;
   std::vector<std::uint64_t> later;
@@ -327,9 +289,9 @@ void Checker::loadLine(std::span<LanePart> lanes) {
   auto const line = reinterpret_cast<std::uintptr_t>(lanes.front().address);
   for (auto& lane : lanes) {
     for (unsigned half = 0; half < 2; ++half) {
-      record(*lane.agent, reinterpret_cast<std::uintptr_t>(lane.address + half), 8,
-             trait::ofOrdered(false, Scope::system), lane.site);
-      auto const* const word = wordAt(lane.address + half, 8, false);
+      auto const access = lineAccess(lane.address + half, 8, AccessKind::load);
+      note(*lane.agent, access, lane.site);
+      auto const* const word = wordAt(access, false);
       if (word == nullptr) continue;
       oldest = std::max(oldest, word->messages[word->oldestFor(*lane.agent)].stamp);
       for (auto const& message : word->messages) later.push_back(message.stamp);
@@ -339,26 +301,24 @@ void Checker::loadLine(std::span<LanePart> lanes) {
   later.erase(std::unique(later.begin(), later.end()), later.end());
   std::erase_if(later, [oldest](std::uint64_t stamp) { return stamp <= oldest; });
   std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
-  if (options_.weakMemory && !later.empty() && !(first.staleAddress == line && first.staleInRow >= staleReadsInRow)) {
+  if (!later.empty() && !seesNewest(first, line)) {
     auto const behind =
         machine_.scheduler().choose(ChoiceKind::staleRead, static_cast<std::uint32_t>(later.size() + 1));
     if (behind > 0) limit = later[behind - 1] - 1;
   }
   for (auto& lane : lanes) {
     for (unsigned half = 0; half < 2; ++half) {
-      auto* const address = lane.address + half;
-      auto* const word = wordAt(address, 8, false);
+      auto const access = lineAccess(lane.address + half, 8, AccessKind::load);
+      auto* const word = wordAt(access, false);
       if (word == nullptr) {
-        lane.halves[half] = readWord(address, 8);
+        lane.halves[half] = readWord(access.memory(), 8);
         continue;
       }
       std::size_t index = word->messages.size() - 1;
       while (index > 0 && word->messages[index].stamp > limit) --index;
-      lane.halves[half] = take(*lane.agent, *word, index, address, Order::relaxed, Scope::system);
+      lane.halves[half] = take(*lane.agent, *word, index, access);
     }
-    note(*lane.agent,
-         {reinterpret_cast<std::uintptr_t>(lane.address), 16, AccessKind::load, Order::relaxed, Scope::system},
-         lane.halves[1], lane.site);
+    addStep(*lane.agent, lineAccess(lane.address, 16, AccessKind::load), lane.halves[1], lane.site);
   }
   if (limit == std::numeric_limits<std::uint64_t>::max()) {
     if (first.staleAddress == line) first.staleInRow = 0;
@@ -368,12 +328,12 @@ void Checker::loadLine(std::span<LanePart> lanes) {
   }
 }
 
-void Checker::tornLine(Agent& agent, void const* address, std::uint64_t site) {
-  auto const where = reinterpret_cast<std::uintptr_t>(address);
-  if (machine_.heap().ownerOf(where) == agent.device) return;
+void Checker::tornLine(Agent& agent, void const* address, Site site) {
+  auto const access = lineAccess(address, 16, AccessKind::store);
+  if (machine_.heap().ownerOf(access.address) == agent.device) return;
   auto* const finding = addFinding(FindingKind::tornLine, codeOf(site));
   if (finding == nullptr) return;
-  finding->accesses.push_back(describe(agent.id, agent.epoch, trait::ofOrdered(true, Scope::system), 16, site, where));
+  finding->accesses.push_back(describe(agent, access, site));
   finding->summary = fmt::format("rank {} block {} thread {} sends 128-byte lines over a link that may tear them",
                                  agent.device, agent.blockIndex, agent.thread);
   finding->explanation =
@@ -381,9 +341,18 @@ void Checker::tornLine(Agent& agent, void const* address, std::uint64_t site) {
       "does not: use LL8 or LL16 on this link.";
 }
 
-void Checker::hostLooks(std::uintptr_t address, std::size_t bytes) {
+void Checker::noteHost(Agent& agent, Access const& access, std::span<void* const> calls) {
+  auto const before = agent.calls;
+  agent.calls = 0;
+  for (auto i = calls.size(); i-- > 1;) enterCall(agent, calls[i]);
+  plain(agent, access.address, access.bytes, access.writes(), siteHere(agent, calls[0]));
+  agent.calls = before;
+  if (!access.writes()) hostLooks(access);
+}
+
+void Checker::hostLooks(Access const& access) {
   if (signals_ == 0) return;
-  shadow_.forEach(address, bytes, [this](std::uintptr_t, Cell& cell) {
+  shadow_.forEach(access.address, access.bytes, [this](std::uintptr_t, Cell& cell) {
     if (cell.words == 0) return;
     for (auto& word : words_.at(cell.words)) word.messages.back().signal = false;
   });
@@ -399,8 +368,8 @@ void Checker::checkSignals(std::uintptr_t address, Cell& cell) {
     if (seen) continue;
     auto* const finding = addFinding(FindingKind::lostSignal, codeOf(message.site));
     if (finding == nullptr) continue;
-    finding->accesses.push_back(describe(message.thread, message.epoch, trait::ofOrdered(true, message.scope),
-                                         word.bytes, message.site, address + word.offset));
+    auto const access = Slot::of(message.thread, message.epoch, 0, trait::ofOrdered(true, message.scope), message.site);
+    finding->accesses.push_back(describe(access, word.bytes, address + word.offset));
     auto const& by = finding->accesses.front();
     finding->summary = fmt::format("a signal of rank {} block {} thread {} (value {}) was never looked at", by.rank,
                                    by.block, by.thread, message.value);

@@ -24,7 +24,21 @@ bool supersedes(unsigned later, unsigned earlier) {
 
 }  // namespace
 
-void Checker::record(Agent& agent, std::uintptr_t address, std::size_t bytes, unsigned traits, std::uint64_t site) {
+unsigned Checker::traitsOf(Access const& access) {
+  switch (access.way) {
+    case AccessWay::plain:
+      return access.writes() ? trait::write : 0u;
+    case AccessWay::bulk:
+      return trait::bulk | (access.writes() ? trait::write : 0u);
+    case AccessWay::multicast:
+      return trait::ofOrdered(access.writes(), access.scope) | trait::multicast;
+    case AccessWay::ordered:
+      break;
+  }
+  return trait::ofOrdered(access.writes(), access.scope);
+}
+
+void Checker::record(Agent& agent, std::uintptr_t address, std::size_t bytes, unsigned traits, Site site) {
   while (bytes > 0) {
     auto const offset = static_cast<unsigned>(address % Shadow::granule);
     auto const piece = std::min<std::size_t>(bytes, Shadow::granule - offset);
@@ -38,7 +52,7 @@ void Checker::record(Agent& agent, std::uintptr_t address, std::size_t bytes, un
       continue;
     }
     auto const mask = ((1u << piece) - 1) << offset;
-    record(agent, *cell, address - offset, mask, traits, site);
+    record(agent, *cell, address - offset, slotOf(agent, mask, traits, site));
     address += piece;
     bytes -= piece;
   }
@@ -59,50 +73,46 @@ bool Checker::seen(Agent const& agent, Cell const& cell, Slot const& slot) {
   return false;
 }
 
-bool Checker::examine(Agent& agent, Cell const& cell, Slot const& slot, std::uintptr_t granule, unsigned mask,
-                      unsigned traits, std::uint64_t site) {
+bool Checker::examine(Agent& agent, Cell const& cell, Slot const& slot, std::uintptr_t granule, Slot mine) {
+  auto const mask = mine.mask();
+  auto const traits = mine.traits();
   if ((slot.mask() & mask) == 0) return false;
   if (slot.thread() != agent.id && !agent.known.knows(slot.thread(), slot.epoch())) {
     if (((slot.traits() | traits) & trait::write) == 0) return false;
     if (!seen(agent, cell, slot)) {
-      reportConflict(agent, slot, granule, mask, traits, site);
+      reportConflict(agent, slot, granule, mine);
       return false;
     }
   }
   if ((traits & trait::bulk) != 0 && (slot.traits() & (trait::write | trait::bulk)) == trait::write &&
       !agent.fenced.knows(slot.thread(), slot.epoch())) {
-    reportMissingFence(agent, slot, granule, mask, traits, site);
+    reportMissingFence(slot, granule, mine);
   }
   // Ordered accesses of one word see each other by whatever address.
   bool const bothStrong = (slot.traits() & traits & trait::strong) != 0;
   if (((slot.traits() ^ traits) & trait::multicast) != 0 && ((slot.traits() | traits) & trait::write) != 0 &&
       ((slot.traits() | traits) & trait::freed) == 0 && !bothStrong && !aliasFenced(agent, slot)) {
-    reportMissingAliasFence(agent, slot, granule, mask, traits, site);
+    reportMissingAliasFence(slot, granule, mine);
   }
   return (slot.mask() & ~mask) == 0 && supersedes(traits, slot.traits());
 }
 
-void Checker::record(Agent& agent, Cell& cell, std::uintptr_t granule, unsigned mask, unsigned traits,
-                     std::uint64_t site) {
+void Checker::record(Agent& agent, Cell& cell, std::uintptr_t granule, Slot mine) {
   ++accesses_;
-  if (options_.races) remember(agent, cell, granule, mask, traits, site);
+  if (options_.races) remember(agent, cell, granule, mine);
   // A plain write that is ordered with all others leaves just its own value to be seen.
-  if (cell.words != 0 && (traits & (trait::write | trait::strong)) == trait::write) [[unlikely]] {
+  if (cell.words != 0 && (mine.traits() & (trait::write | trait::strong)) == trait::write) [[unlikely]] {
     checkSignals(granule, cell);
     words_.free(std::exchange(cell.words, 0));
   }
 }
 
-void Checker::remember(Agent& agent, Cell& cell, std::uintptr_t granule, unsigned mask, unsigned traits,
-                       std::uint64_t site) {
-  Slot const mine{agent.id | std::uint64_t{agent.epoch & ((1u << Slot::epochBits) - 1)} << Slot::threadBits |
-                      std::uint64_t{mask} << 48 | std::uint64_t{traits} << 56,
-                  site};
+void Checker::remember(Agent& agent, Cell& cell, std::uintptr_t granule, Slot mine) {
   bool placed = false;
   for (std::uint32_t i = 0; i < cell.count;) {
     auto& slot = cell.slots[i];
     if (slot.who == mine.who) return;
-    if (examine(agent, cell, slot, granule, mask, traits, site)) {
+    if (examine(agent, cell, slot, granule, mine)) {
       if (placed) {
         slot = cell.slots[--cell.count];
         continue;
@@ -116,7 +126,7 @@ void Checker::remember(Agent& agent, Cell& cell, std::uintptr_t granule, unsigne
     auto& more = shadow_.overflow(cell);
     for (std::size_t i = 0; i < more.size();) {
       if (more[i].who == mine.who) return;
-      if (examine(agent, cell, more[i], granule, mask, traits, site)) {
+      if (examine(agent, cell, more[i], granule, mine)) {
         more[i] = more.back();
         more.pop_back();
         continue;
@@ -137,8 +147,9 @@ void Checker::remember(Agent& agent, Cell& cell, std::uintptr_t granule, unsigne
   more.push_back(mine);
 }
 
-void Checker::reportConflict(Agent& agent, Slot const& earlier, std::uintptr_t granule, unsigned mask, unsigned traits,
-                             std::uint64_t site) {
+void Checker::reportConflict(Agent& agent, Slot const& earlier, std::uintptr_t granule, Slot mine) {
+  auto const mask = mine.mask();
+  auto const traits = mine.traits();
   auto const thread = earlier.thread();
   auto const epoch = earlier.epoch();
   auto const& info = chunks_[thread / threadsPerChunk];
@@ -204,15 +215,14 @@ void Checker::reportConflict(Agent& agent, Slot const& earlier, std::uintptr_t g
         "Nothing orders them: no chain of releases and acquires, barriers or kernel boundaries leads from the first to "
         "the second.";
   }
-  if (auto* const finding = addConflict(kind, agent, earlier, granule, mask, traits, site)) {
+  if (auto* const finding = addConflict(kind, earlier, granule, mine)) {
     finding->summary += " are not ordered";
     finding->explanation = std::move(why);
   }
 }
 
-void Checker::reportMissingFence(Agent const& copy, Slot const& earlier, std::uintptr_t granule, unsigned mask,
-                                 unsigned traits, std::uint64_t site) {
-  auto* const finding = addConflict(FindingKind::missingProxyFence, copy, earlier, granule, mask, traits, site);
+void Checker::reportMissingFence(Slot const& earlier, std::uintptr_t granule, Slot mine) {
+  auto* const finding = addConflict(FindingKind::missingProxyFence, earlier, granule, mine);
   if (finding == nullptr) return;
   finding->summary += " have no proxy fence between them";
   finding->explanation =
@@ -223,9 +233,8 @@ void Checker::reportMissingFence(Agent const& copy, Slot const& earlier, std::ui
       "thread that starts the copy, before it does.";
 }
 
-void Checker::reportMissingAliasFence(Agent const& agent, Slot const& earlier, std::uintptr_t granule, unsigned mask,
-                                      unsigned traits, std::uint64_t site) {
-  auto* const finding = addConflict(FindingKind::missingProxyFence, agent, earlier, granule, mask, traits, site);
+void Checker::reportMissingAliasFence(Slot const& earlier, std::uintptr_t granule, Slot mine) {
+  auto* const finding = addConflict(FindingKind::missingProxyFence, earlier, granule, mine);
   if (finding == nullptr) return;
   finding->summary += " have no proxy fence between them";
   finding->explanation =
@@ -234,18 +243,16 @@ void Checker::reportMissingAliasFence(Agent const& agent, Slot const& earlier, s
       "orders the second behind it, or before the second by its own thread.";
 }
 
-Finding* Checker::addConflict(FindingKind kind, Agent const& agent, Slot const& earlier, std::uintptr_t granule,
-                              unsigned mask, unsigned traits, std::uint64_t site) {
+Finding* Checker::addConflict(FindingKind kind, Slot const& earlier, std::uintptr_t granule, Slot mine) {
   // The same two places in either order are one fault.
   auto const first = codeOf(earlier.where);
-  auto const second = codeOf(site);
+  auto const second = codeOf(mine.where);
   auto* const finding = addFinding(kind, mix(std::min(first, second), std::max(first, second)));
   if (finding == nullptr) return nullptr;
-  auto const overlap = granule + static_cast<unsigned>(std::countr_zero(earlier.mask() & mask));
-  finding->accesses.push_back(describe(earlier.thread(), earlier.epoch(), earlier.traits(),
-                                       static_cast<unsigned>(std::popcount(earlier.mask())), earlier.where, overlap));
-  finding->accesses.push_back(
-      describe(agent.id, agent.epoch, traits, static_cast<unsigned>(std::popcount(mask)), site, overlap));
+  auto const overlap = granule + static_cast<unsigned>(std::countr_zero(earlier.mask() & mine.mask()));
+  for (auto const& access : {earlier, mine}) {
+    finding->accesses.push_back(describe(access, static_cast<std::size_t>(std::popcount(access.mask())), overlap));
+  }
   auto const who = [](AccessRecord const& a) {
     return a.host ? fmt::format("{} (rank {})", a.kernel, a.rank)
                   : fmt::format("rank {} block {} thread {}", a.rank, a.block, a.thread);

@@ -50,7 +50,7 @@ void Checker::leaveCall(Agent& agent) {
   }
 }
 
-std::vector<std::uintptr_t> Checker::callsOf(std::uint64_t site) const {
+std::vector<std::uintptr_t> Checker::callsOf(Site site) const {
   std::vector<std::uintptr_t> result{codeOf(site)};
   for (auto node = static_cast<std::uint16_t>(site >> 48); node != 0; node = calls_[node].parent) {
     result.push_back(calls_[node].code);
@@ -60,11 +60,12 @@ std::vector<std::uintptr_t> Checker::callsOf(std::uint64_t site) const {
 
 std::string Checker::memoryOf(std::uintptr_t address) const { return machine_.placeOf(address); }
 
-AccessRecord Checker::describe(ThreadId thread, Epoch epoch, unsigned traits, unsigned bytes, std::uint64_t site,
-                               std::uintptr_t address) const {
+AccessRecord Checker::describe(Slot const& access, std::size_t bytes, std::uintptr_t address) const {
+  auto const thread = access.thread();
+  auto const traits = access.traits();
   AccessRecord record;
   auto const& info = chunks_[thread / threadsPerChunk];
-  if (auto const* const occupant = occupantOf(thread, epoch)) {
+  if (auto const* const occupant = occupantOf(thread, access.epoch())) {
     record.kernel = names_[occupant->name];
     record.host = info.single;
     record.rank = info.single ? static_cast<int>(occupant->blockIndex) : info.device;
@@ -88,7 +89,7 @@ AccessRecord Checker::describe(ThreadId thread, Epoch epoch, unsigned traits, un
     record.what = fmt::format("plain {} of {} byte{}", verb, bytes, bytes == 1 ? "" : "s");
   }
   record.memory = memoryOf(address);
-  if (codeOf(site) != 0) record.calls = callsOf(site);
+  if (codeOf(access.where) != 0) record.calls = callsOf(access.where);
   return record;
 }
 
@@ -102,7 +103,7 @@ Finding* Checker::addFinding(FindingKind kind, std::uint64_t place) {
   return &finding;
 }
 
-Checker::Step& Checker::note(Agent const& agent, Access const& access, std::uint64_t value, std::uint64_t site) {
+Checker::Step& Checker::addStep(Agent const& agent, Access const& access, std::uint64_t value, Site site) {
   bool const host = agent.device < 0;
   auto const rank = host ? static_cast<int>(agent.blockIndex) : agent.device;
   if (steps_.size() <= static_cast<std::size_t>(rank)) steps_.resize(static_cast<std::size_t>(rank) + 1);
@@ -112,8 +113,8 @@ Checker::Step& Checker::note(Agent const& agent, Access const& access, std::uint
   return steps.back();
 }
 
-void Checker::note(Agent const& agent, char const* what, unsigned count) {
-  auto& step = note(agent, {}, 0, 0);
+void Checker::addStep(Agent const& agent, char const* what, unsigned count) {
+  auto& step = addStep(agent, {}, 0, 0);
   step.what = what;
   step.count = count;
 }

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "sim/checker/agent.hpp"
-#include "sim/checker/clock.hpp"
+#include "sim/memory/clock.hpp"
 
 namespace mscclpp::sim {
 
@@ -27,6 +27,11 @@ struct Slot {
 
   static constexpr unsigned threadBits = 20;
   static constexpr unsigned epochBits = 28;
+  static Slot of(ThreadId thread, Epoch epoch, unsigned mask, unsigned traits, std::uint64_t where) {
+    return {thread | std::uint64_t{epoch & ((1u << epochBits) - 1)} << threadBits | std::uint64_t{mask} << 48 |
+                std::uint64_t{traits} << 56,
+            where};
+  }
   ThreadId thread() const { return static_cast<ThreadId>(who & ((1u << threadBits) - 1)); }
   Epoch epoch() const { return static_cast<Epoch>(who >> threadBits & ((1u << epochBits) - 1)); }
   unsigned mask() const { return static_cast<unsigned>(who >> 48 & 0xff); }

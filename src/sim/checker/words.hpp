@@ -18,7 +18,7 @@
 
 #include "mscclpp/base/order.hpp"
 #include "sim/checker/agent.hpp"
-#include "sim/checker/clock.hpp"
+#include "sim/memory/clock.hpp"
 
 namespace mscclpp::sim {
 

@@ -12,11 +12,11 @@
 #include "mscclpp/host/error.hpp"
 #include "sim/checker/checker.hpp"
 #include "sim/explore/exhaustive.hpp"
+#include "sim/explore/liveness.hpp"
 #include "sim/explore/shrink.hpp"
 #include "sim/machine/machine.hpp"
 #include "sim/machine/rank_run.hpp"
 #include "sim/report/describe.hpp"
-#include "sim/schedule/liveness.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -56,6 +56,25 @@ class InstalledMachine {
   bool changed_ = false;
 };
 
+// While it lives, the checker observes the machine's run.
+class Checked {
+ public:
+  Checked(Machine& machine, Checker& checker, CheckerOptions const& options) : machine_(machine), checker_(checker) {
+    checker.begin(options);
+    machine.observe(&checker);
+  }
+  ~Checked() {
+    machine_.observe(nullptr);
+    if (checker_.active()) checker_.end();
+  }
+  Checked(Checked const&) = delete;
+  Checked& operator=(Checked const&) = delete;
+
+ private:
+  Machine& machine_;
+  Checker& checker_;
+};
+
 struct Observed {
   std::vector<Finding> findings;
   Schedule schedule;
@@ -74,6 +93,7 @@ class Explorer {
         ranks_(world.ranks),
         rankMain_(rankMain),
         options_(options),
+        checker_(machine_),
         checks_{options.findRaces, options.weakMemory, options.findLostSignals},
         begun_(Time::now()),
         hostStacks_(RunOptions{}.hostStackBytes * stackFactor) {
@@ -139,13 +159,13 @@ class Explorer {
     auto const allocations = machine_.heap().regions();
     auto const streams = machine_.streamCount();
     {
+      Checked const checked(machine_, checker_, checks_);
       auto& scheduler = machine_.scheduler();
       RankRun run({.ranks = ranks_,
                    .seed = options_.seed,
                    .deadline = deadline_,
                    .director = &director,
                    .limits = {.steps = options_.stepLimit, .liveLockSteps = options_.liveLockSteps},
-                   .checks = &checks_,
                    .stopAtFailure = false},
                   hostStacks_, rankMain_);
       try {
@@ -157,18 +177,16 @@ class Explorer {
         seen.memorySteps = scheduler.memorySteps();
       } catch (...) {
         run.unwind();
-        machine_.endChecks();
         throw;
       }
-      auto& checker = *machine_.checker();
-      auto const races = checker.findings();
-      seen.checkedAccesses = checker.accesses();
-      seen.forgottenAccesses = checker.forgotten();
+      auto const races = checker_.findings();
+      seen.checkedAccesses = checker_.accesses();
+      seen.forgottenAccesses = checker_.forgotten();
       run.unwind();
-      auto checked = machine_.endChecks();
+      auto found = checker_.end();
       // What looks like a lost signal or a race while threads are being ended is none.
-      if (seen.end != RunEnd::finished) checked.resize(races);
-      std::ranges::move(checked, std::inserter(seen.findings, seen.findings.begin()));
+      if (seen.end != RunEnd::finished) found.resize(races);
+      std::ranges::move(found, std::inserter(seen.findings, seen.findings.begin()));
     }
     checkLeaks(seen, allocations, streams);
     return seen;
@@ -231,6 +249,7 @@ class Explorer {
   int const ranks_;
   std::function<void(RankContext&)> const& rankMain_;
   ExploreOptions const& options_;
+  Checker checker_;
   CheckerOptions const checks_;
   Time::time_point const begun_;
   Time::time_point deadline_ = Time::time_point::max();

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "sim/checker/checker.hpp"
+#include "sim/machine/bulk_copies.hpp"
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
-#include "sim/memory/bulk_copies.hpp"
+#include "sim/machine/observer.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -63,6 +63,7 @@ Block::Block(Kernel& kernel, unsigned index)
   for (unsigned i = 0; i < live_; ++i) {
     auto& thread = threads_[i];
     thread.block = this;
+    thread.ofHost = kernel.isHost();
     thread.context = {kernel.stream().device(),
                       index,
                       i,
@@ -72,15 +73,17 @@ Block::Block(Kernel& kernel, unsigned index)
                       i % lanesPerWarp,
                       &kernel.stream(),
                       kernel.shape().clusterBlocks};
+    auto const firstLane = i / lanesPerWarp * lanesPerWarp;
+    thread.warp = {&threads_[firstLane], std::min(lanesPerWarp, live_ - firstLane)};
     warps_[i / lanesPerWarp].live |= 1u << (i % lanesPerWarp);
     thread.time.now = kernel.startTime();
     scheduler.add(thread);
   }
-  if (auto* const checker = kernel.machine().checker(); checker != nullptr && kernel.isHost()) {
-    threads_[0].agent = &checker->addHostThread(kernel.stream().device(), kernel.name(), kernel.startClock());
-  } else if (checker != nullptr) {
-    agents_ = checker->beginBlock(kernel.stream().device(), kernel.name(), index, live_, kernel.startClock());
-    for (unsigned i = 0; i < live_; ++i) threads_[i].agent = &agents_[i];
+  if (auto* const observer = kernel.machine().observer(); observer != nullptr && kernel.isHost()) {
+    threads_[0].agent = &observer->addHostThread(kernel.stream().device(), kernel.name(), kernel.startClock());
+  } else if (observer != nullptr) {
+    agents_ = observer->beginBlock(kernel.stream().device(), kernel.name(), index, live_, kernel.startClock());
+    for (unsigned i = 0; i < live_; ++i) threads_[i].agent = agents_[i];
   }
   if (auto const bytes = kernel.shape().dynamicShared; bytes != 0) {
     dynamicShared_ = static_cast<std::byte*>(shared(&dynamicShared_, bytes, 128));
@@ -107,8 +110,8 @@ void* Block::shared(void const* key, std::size_t bytes, std::size_t alignment) {
   Unwatched const unwatched;
   std::memset(storage, 0xA5, bytes);  // whoever relies on zeros shall not find them
   // Which thread asked first does not matter: the fill is not its own.
-  if (auto* const checker = kernel_.machine().checker()) {
-    checker->forget(reinterpret_cast<std::uintptr_t>(storage), bytes);
+  if (auto* const observer = kernel_.machine().observer()) {
+    observer->forget(reinterpret_cast<std::uintptr_t>(storage), bytes);
   }
   sharedSlots_.emplace_back(key, storage);
   return storage;
@@ -160,17 +163,17 @@ void Block::release(Barrier& barrier, GpuThread const* except) {
   for (GpuThread* thread : barrier.waiting) {
     if (thread != except) scheduler.makeReady(*thread);
   }
-  meetInChecker(barrier.waiting, "barrier");
+  tellMeeting(barrier.waiting, "barrier");
   barrier.waiting.clear();
 }
 
-void Block::meetInChecker(std::span<GpuThread* const> threads, char const* what) {
-  auto* const checker = kernel_.machine().checker();
-  if (checker == nullptr || threads.empty()) return;
+void Block::tellMeeting(std::span<GpuThread* const> threads, char const* what) {
+  auto* const observer = kernel_.machine().observer();
+  if (observer == nullptr || threads.empty()) return;
   std::vector<Agent*> agents;
   agents.reserve(threads.size());
   for (auto const* thread : threads) agents.push_back(thread->agent);
-  checker->meet(agents, what);
+  observer->meet(agents, what);
 }
 
 void Block::barrier(GpuThread& self) { barrier(self, 0, 0); }
@@ -199,7 +202,7 @@ void Block::barrier(GpuThread& self, unsigned id, unsigned threads) {
 }
 
 void Block::accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool write) {
-  auto& checker = *kernel_.machine().checker();
+  auto& observer = *kernel_.machine().observer();
   std::map<std::uintptr_t, std::vector<unsigned>> lines;
   for (unsigned rest = arrived; rest != 0; rest &= rest - 1) {
     auto const lane = static_cast<unsigned>(std::countr_zero(rest));
@@ -207,19 +210,19 @@ void Block::accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool 
     if (request.predicate) lines[reinterpret_cast<std::uintptr_t>(request.address) / 128].push_back(lane);
   }
   for (auto const& [line, lanes] : lines) {
-    std::vector<Checker::LanePart> parts;
+    std::vector<LinePart> parts;
     for (auto const lane : lanes) {
       auto& request = *meeting.requests[lane];
       auto* const agent = threads_[warp * lanesPerWarp + lane].agent;
-      auto& part = parts.emplace_back(Checker::LanePart{
-          agent, reinterpret_cast<std::uint64_t*>(request.address), {}, Checker::siteOf(*agent, request.code)});
+      auto& part = parts.emplace_back(LinePart{
+          agent, reinterpret_cast<std::uint64_t*>(request.address), {}, observer.siteOf(*agent, request.code)});
       std::memcpy(part.halves, &request.words, sizeof part.halves);
     }
     if (write) {
-      checker.storeLine(parts);
+      observer.storeLine(parts);
       continue;
     }
-    checker.loadLine(parts);
+    observer.loadLine(parts);
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       std::memcpy(&meeting.requests[lanes[i]]->words, parts[i].halves, sizeof parts[i].halves);
     }
@@ -270,7 +273,7 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
   if (auto* const time = scheduler.time()) passTime(*time, warp, meeting, arrived, operation);
   switch (operation) {
     case WarpOperation::sync:
-      meetInChecker(lanesOf(warp, arrived), "syncWarp");
+      tellMeeting(lanesOf(warp, arrived), "syncWarp");
       break;
     case WarpOperation::ballot: {
       unsigned votes = 0;
@@ -294,7 +297,7 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
       });
       break;
     case WarpOperation::storeLines:
-      if (kernel_.machine().checker() != nullptr) {
+      if (kernel_.machine().observer() != nullptr) {
         accessLines(warp, meeting, arrived, true);
         break;
       }
@@ -303,7 +306,7 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
       });
       break;
     case WarpOperation::loadLines:
-      if (kernel_.machine().checker() != nullptr) {
+      if (kernel_.machine().observer() != nullptr) {
         accessLines(warp, meeting, arrived, false);
         break;
       }
@@ -374,8 +377,8 @@ void Block::threadEnded(GpuThread& thread) {
   auto& warp = warps_[w];
   warp.live &= ~(1u << thread.context.lane);
   if (live_ == 0) {
-    if (auto* const checker = kernel_.machine().checker()) {
-      kernel_.noteBlockEnd(kernel_.isHost() ? checker->release(*thread.agent) : checker->endBlock(agents_));
+    if (auto* const observer = kernel_.machine().observer()) {
+      kernel_.noteBlockEnd(kernel_.isHost() ? observer->release(*thread.agent) : observer->endBlock(agents_));
     }
     allowNext();
     kernel_.blockEnded(index_);

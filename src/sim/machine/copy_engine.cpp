@@ -7,9 +7,9 @@
 #include <deque>
 #include <vector>
 
-#include "sim/checker/checker.hpp"
 #include "sim/machine/host_task.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/machine/observer.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -43,7 +43,7 @@ class SimCopyEngine final : public CopyEngine {
       auto& post = posts_.front();
       ended_.join(post.end);
       if (agent == nullptr) continue;
-      Machine::instance().checker()->acquire(*agent, post.end);
+      Machine::instance().observer()->acquire(*agent, post.end);
       if (post.agent != nullptr) agents_.push_back(post.agent);
     }
     return done_;
@@ -83,14 +83,14 @@ class SimCopyEngine final : public CopyEngine {
     return done_;
   }
 
-  // The running proxy, as the checker knows it.
+  // The running proxy, as the observer knows it.
   static Agent* proxyAgent() {
     auto* const task = currentTask();
-    return task == nullptr || Machine::instance().checker() == nullptr ? nullptr : task->agent;
+    return task == nullptr || Machine::instance().observer() == nullptr ? nullptr : task->agent;
   }
 
   void post(Post post) {
-    if (auto* const agent = proxyAgent()) post.begin = Machine::instance().checker()->release(*agent);
+    if (auto* const agent = proxyAgent()) post.begin = Machine::instance().observer()->release(*agent);
     if (auto* const time = Machine::instance().scheduler().time()) {
       // A signal is behind all that was posted before it.
       lastEnd_ = std::max(lastEnd_, time->copy(device_, post.dst, post.bytes, time->now()));
@@ -103,38 +103,40 @@ class SimCopyEngine final : public CopyEngine {
   void carryOut(Post& post) {
     auto& machine = Machine::instance();
     Agent* agent = nullptr;
-    if (auto* const checker = machine.checker()) {
+    auto* const observer = machine.observer();
+    if (observer != nullptr) {
       // One that the proxy knows to have ended may be another copy now; others would pass for ordered with it.
       if (agents_.empty()) {
-        agent = &checker->addProxyCopies(device_);
+        agent = &observer->addProxyCopies(device_);
       } else {
         agent = agents_.back();
         agents_.pop_back();
       }
-      checker->acquire(*agent, post.begin);
+      observer->acquire(*agent, post.begin);
       if (post.isSignal) {
-        checker->acquire(*agent, ended_);
+        observer->acquire(*agent, ended_);
         for (auto const& earlier : posts_) {
           if (&earlier == &post) break;
-          checker->acquire(*agent, earlier.end);
+          observer->acquire(*agent, earlier.end);
         }
       }
     }
     Unwatched const unwatched;
     if (post.isSignal) {
       if (agent != nullptr) {
-        machine.checker()->store(*agent, post.dst, 8, post.value, Order::release, Scope::system, 0);
+        observer->store(*agent, orderedAccess(post.dst, 8, AccessKind::store, Order::release, Scope::system),
+                        post.value, 0);
       } else {
         std::atomic_ref(*static_cast<std::uint64_t*>(post.dst)).store(post.value, std::memory_order_release);
       }
     } else {
       if (agent != nullptr) {
-        machine.checker()->plain(*agent, reinterpret_cast<std::uintptr_t>(post.src), post.bytes, false, 0);
-        machine.checker()->plain(*agent, reinterpret_cast<std::uintptr_t>(post.dst), post.bytes, true, 0);
+        observer->note(*agent, unorderedAccess(post.src, post.bytes, false), 0);
+        observer->note(*agent, unorderedAccess(post.dst, post.bytes, true), 0);
       }
       std::memmove(post.dst, post.src, post.bytes);
     }
-    if (agent != nullptr) post.end = machine.checker()->release(*agent);
+    if (agent != nullptr) post.end = observer->release(*agent);
     post.agent = agent;
     post.done = true;
     if (machine.deterministic()) machine.scheduler().noteProgress();

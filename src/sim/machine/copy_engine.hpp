@@ -4,7 +4,7 @@
 //
 // Each call of progress() carries out one post. In a deterministic run the scheduler chooses which: copies go ahead of
 // and behind each other, and of signals posted later; a signal comes after everything that was posted before it. The
-// checker takes each copy for a thread of its own that knows what the proxy knew when it was posted. Otherwise, and
+// observer takes each copy for a thread of its own that knows what the proxy knew when it was posted. Otherwise, and
 // where other processes share the memory, they are carried out in order.
 #pragma once
 

@@ -7,15 +7,15 @@
 #include <fmt/format.h>
 
 #include "mscclpp/host/error.hpp"
-#include "sim/checker/checker.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/machine/observer.hpp"
 #include "sim/machine/rank_run.hpp"
 
 namespace mscclpp::sim {
 
 HostTask::HostTask(int rank, StackPool& stacks, std::function<void()> main)
     : Task(false), rank_(rank), stacks_(stacks), main_(std::move(main)) {
-  if (auto* const checker = Machine::instance().checker()) agent = &checker->addHost(rank);
+  if (auto* const observer = Machine::instance().observer()) agent = &observer->addHost(rank);
 }
 
 void HostTask::body() noexcept {

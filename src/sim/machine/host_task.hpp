@@ -7,7 +7,7 @@
 #include <exception>
 #include <functional>
 
-#include "sim/machine/task.hpp"
+#include "sim/task/task.hpp"
 
 namespace mscclpp::sim {
 

@@ -8,10 +8,9 @@
 #include "mscclpp/sim/backend/ordered_access.hpp"
 #include "mscclpp/sim/backend/poll.hpp"
 #include "mscclpp/sim/backend/thread_context.hpp"
-#include "sim/checker/checker.hpp"
-#include "sim/checker/word_memory.hpp"
 #include "sim/machine/host_task.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/machine/observer.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -33,7 +32,8 @@ std::uint64_t load(std::uint64_t const* word) {
   if (insideKernel()) return loadWord(word, sizeof *word, Order::acquire, Scope::system);
   auto* const task = currentHostTask();
   if (task == nullptr || task->agent == nullptr) return plainLoad(word);
-  return Machine::instance().checker()->load(*task->agent, word, sizeof *word, Order::acquire, Scope::system, 0);
+  return Machine::instance().observer()->load(
+      *task->agent, orderedAccess(word, sizeof *word, AccessKind::load, Order::acquire, Scope::system), 0);
 }
 
 void store(void* word, unsigned bytes, std::uint64_t value) {
@@ -42,7 +42,8 @@ void store(void* word, unsigned bytes, std::uint64_t value) {
   if (task == nullptr || task->agent == nullptr) {
     plainStore(word, bytes, value);
   } else {
-    Machine::instance().checker()->store(*task->agent, word, bytes, value, Order::release, Scope::system, 0);
+    Machine::instance().observer()->store(
+        *task->agent, orderedAccess(word, bytes, AccessKind::store, Order::release, Scope::system), value, 0);
   }
   if (task != nullptr) Machine::instance().scheduler().noteProgress();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How host code shares words with simulated kernels (host/wait.hpp): in a deterministic run through the checker and the
-// scheduler, otherwise as plain memory.
+// How host code shares words with simulated kernels (host/wait.hpp): in a deterministic run through the observer and
+// the scheduler, otherwise as plain memory.
 #pragma once
 
 #include "mscclpp/host/wait.hpp"

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "mscclpp/host/error.hpp"
-#include "sim/checker/checker.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/machine/observer.hpp"
 #include "sim/machine/rank_run.hpp"
 #include "sim/schedule/schedule.hpp"
 
@@ -91,8 +91,8 @@ void Kernel::waitForPrevious(GpuThread& self) {
   }
   self.time.now = std::max(self.time.now, previous_->endTime());
   if (self.agent == nullptr) return;
-  machine_.checker()->acquire(*self.agent, previous_->endClock());
-  machine_.checker()->passProxies(previous_->endClock());
+  machine_.observer()->acquire(*self.agent, previous_->endClock());
+  machine_.observer()->passProxies(previous_->endClock());
 }
 
 void Kernel::noteEnd(TaskTime const& thread) {
@@ -140,11 +140,11 @@ void Kernel::releaseCluster(unsigned block, GpuThread const* except) {
   for (auto* thread : threads) {
     if (thread != except) machine_.scheduler().makeReady(*thread);
   }
-  auto* const checker = machine_.checker();
-  if (checker == nullptr) return;
+  auto* const observer = machine_.observer();
+  if (observer == nullptr) return;
   std::vector<Agent*> agents;
   for (auto const* thread : threads) agents.push_back(thread->agent);
-  checker->meet(agents, "cluster barrier");
+  observer->meet(agents, "cluster barrier");
 }
 
 void Kernel::fail(std::string const& text) {

@@ -19,8 +19,8 @@
 #include "mscclpp/base/order.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/sim/backend/thread_context.hpp"
-#include "sim/checker/agent.hpp"
-#include "sim/machine/task.hpp"
+#include "sim/memory/clock.hpp"
+#include "sim/task/gpu_thread.hpp"
 
 namespace mscclpp::sim {
 
@@ -28,28 +28,11 @@ inline constexpr unsigned lanesPerWarp = 32;
 inline constexpr unsigned maxBlockThreads = 1024;
 inline constexpr unsigned namedBarriers = 16;  // number 0 is the whole block's
 
-class Block;
 class BulkCopies;
 class Kernel;
 class Machine;
 class Stream;
 class VirtualTime;
-
-class GpuThread final : public Task {
- public:
-  GpuThread() : Task(true) {}
-
-  ThreadContext context;
-  Block* block = nullptr;
-
-  TaskKey key() const override;
-  void ended() override;
-  void failedToStart(char const* why) override;
-
- private:
-  void body() noexcept override;
-  StackPool& stacks() override;
-};
 
 // One lane's part in something that lanes of a warp do together; lives on the lane's stack.
 enum class WarpOperation : std::uint8_t { sync, shuffle, ballot, storeLines, loadLines };
@@ -114,8 +97,8 @@ class Block {
 
   bool complete(Barrier const& barrier) const;
   void release(Barrier& barrier, GpuThread const* except);
-  // All of these have met: what one has done, the others know.
-  void meetInChecker(std::span<GpuThread* const> threads, char const* what);
+  // The observer learns that all of these have met.
+  void tellMeeting(std::span<GpuThread* const> threads, char const* what);
   std::vector<GpuThread*> lanesOf(unsigned warp, unsigned mask);
   void passTime(VirtualTime& time, unsigned warp, Meeting const& meeting, unsigned arrived, WarpOperation operation);
   void accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool write);
@@ -129,7 +112,7 @@ class Block {
   std::unique_ptr<GpuThread[]> threads_;
   std::array<Barrier, namedBarriers> barriers_;
   std::vector<Warp> warps_;
-  std::vector<Agent> agents_;  // of a checked run
+  std::vector<Agent*> agents_;  // of an observed run
   std::byte* sharedBase_ = nullptr;
   std::size_t sharedUsed_ = 0;
   std::vector<std::pair<void const*, void*>> sharedSlots_;
@@ -140,8 +123,8 @@ class Block {
 class Kernel {
  public:
   Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::string name, std::function<void()> perThread);
-  // A thread of the host that the scheduler runs like a kernel's: it takes no room on the device, and to the checker it
-  // is none of its threads.
+  // A thread of the host that the scheduler runs like a kernel's: it takes no room on the device, and to the observer
+  // it is none of its threads.
   static std::shared_ptr<Kernel> ofHost(Machine& machine, Stream& stream, std::string name, std::function<void()> main);
   bool isHost() const { return isHost_; }
 
@@ -160,7 +143,7 @@ class Kernel {
   bool allBlocksStarted() const { return nextBlock_ == shape_.blocks; }
   void startBlock();  // the next one, its room is taken already
 
-  // Clocks of a checked run: what the first threads know; what the end makes known.
+  // Clocks of an observed run: what the first threads know; what the end makes known.
   Clock const& startClock() const { return startClock_; }
   Clock const& endClock() const { return endClock_; }
   void noteBlockEnd(Clock const& clock) { endClock_.join(clock); }

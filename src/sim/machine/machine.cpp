@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <utility>
 
 #include <execinfo.h>
@@ -13,10 +14,10 @@
 
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/wait.hpp"
-#include "sim/checker/checker.hpp"
 #include "sim/machine/host_task.hpp"
 #include "sim/machine/host_words.hpp"
 #include "sim/machine/kernel.hpp"
+#include "sim/machine/observer.hpp"
 #include "sim/machine/rank_run.hpp"
 #include "sim/machine/waiting.hpp"
 
@@ -55,16 +56,16 @@ void checkOptions(MachineOptions const& o) {
     refuse(fmt::format("preemption is {}, the range is 0 to 1", o.preemption));
 }
 
-// The ranks of a checked run are ordered by the messages of their bootstrap.
+// The ranks of an observed run are ordered by the messages of their bootstrap.
 HostOrder const hostOrder{[]() -> std::shared_ptr<void const> {
                             auto* const task = currentHostTask();
                             if (task == nullptr || task->agent == nullptr) return nullptr;
-                            return std::make_shared<Clock>(Machine::instance().checker()->release(*task->agent));
+                            return std::make_shared<Clock>(Machine::instance().observer()->release(*task->agent));
                           },
                           [](void const* released) {
                             auto* const task = currentHostTask();
                             if (task == nullptr || task->agent == nullptr) return;
-                            Machine::instance().checker()->acquire(*task->agent, *static_cast<Clock const*>(released));
+                            Machine::instance().observer()->acquire(*task->agent, *static_cast<Clock const*>(released));
                           }};
 
 }  // namespace
@@ -175,7 +176,7 @@ void Machine::submit(Stream& stream, decltype(Work::what) what) {
   if (!deterministic()) return driver_.post(stream, std::move(work));
   auto* const task = currentHostTask();
   if (task != nullptr) work.submitTime = task->time.now;
-  if (task != nullptr && task->agent != nullptr) work.clock = checker()->release(*task->agent);
+  if (task != nullptr && task->agent != nullptr) work.clock = observer_->release(*task->agent);
   stream.push(std::move(work));
   if (task != nullptr && task->cancelled) return stream.discard();
   stream.advance();
@@ -283,25 +284,25 @@ StackPool& Machine::stacksOf(Kernel const& kernel) { return kernel.isHost() ? *h
 
 std::byte* Machine::takeShared() {
   auto* const base = blockMemory_.take();
-  if (checking_) checker_->forget(reinterpret_cast<std::uintptr_t>(base), BlockMemory::mapped);
+  if (observer_ != nullptr) observer_->forget(reinterpret_cast<std::uintptr_t>(base), BlockMemory::mapped);
   return base;
 }
 
 void* Machine::allocate(int device, std::size_t bytes) {
   void* const base = heap_.allocate(device, bytes, options().memoryBytes);
-  if (checking_) checker_->memoryChanged();
+  if (observer_ != nullptr) observer_->memoryChanged();
   return base;
 }
 
 void Machine::release(void* base) noexcept {
-  if (checking_) {
+  if (observer_ != nullptr) {
     auto* const task = currentHostTask();
     auto const address = reinterpret_cast<std::uintptr_t>(base);
     // What follows from a rank's failure is no finding of its own.
     if (std::uncaught_exceptions() != 0) {
-      checker_->forget(address, heap_.bytesAt(base));
+      observer_->forget(address, heap_.bytesAt(base));
     } else {
-      checker_->freeing(task == nullptr ? nullptr : task->agent, address, heap_.bytesAt(base));
+      observer_->freeing(task == nullptr ? nullptr : task->agent, address, heap_.bytesAt(base));
     }
   }
   // A rank that fails gives its memory back while kernels of others still use it.
@@ -323,35 +324,23 @@ void Machine::hostAccess(void const* address, std::size_t bytes, bool write) {
   auto* const task = currentHostTask();
   if (task == nullptr || task->agent == nullptr) return;
   // The library's own code is not instrumented, so the calls that led here are read off the stack. Copies are rare.
-  auto& agent = *task->agent;
-  auto const calls = agent.calls;
   std::array<void*, 64> frames;
-  int const depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
-  agent.calls = 0;
-  for (int frame = depth - 1; frame > 1; --frame) checker_->enterCall(agent, frames[static_cast<std::size_t>(frame)]);
-  checker_->plain(agent, reinterpret_cast<std::uintptr_t>(address), bytes, write, Checker::siteOf(agent, frames[1]));
-  agent.calls = calls;
-  if (!write) checker_->hostLooks(reinterpret_cast<std::uintptr_t>(address), bytes);
+  auto const depth = static_cast<std::size_t>(::backtrace(frames.data(), static_cast<int>(frames.size())));
+  observer_->noteHost(*task->agent, unorderedAccess(address, bytes, write), std::span(frames).first(depth).subspan(1));
 }
 
 void Machine::acquireStream(Stream& stream) {
   auto* const task = currentHostTask();
   if (task == nullptr) return;
   task->time.now = std::max(task->time.now, stream.time());
-  if (task->agent != nullptr) checker_->acquire(*task->agent, stream.clock());
+  if (task->agent != nullptr) observer_->acquire(*task->agent, stream.clock());
 }
 
-void Machine::beginChecks(CheckerOptions const& options) {
-  if (checker_ == nullptr) checker_ = std::make_unique<Checker>(*this);
-  checker_->begin(options);
-  checking_ = true;
-}
-
-std::vector<Finding> Machine::endChecks() {
-  if (!checking_) return {};
-  checking_ = false;
-  for (auto const& stream : streams_) stream->forgetChecks();
-  return checker_->end();
+void Machine::observe(Observer* observer) {
+  observer_ = observer;
+  if (observer == nullptr) {
+    for (auto const& stream : streams_) stream->forgetOrder();
+  }
 }
 
 // ---- deterministic runs
@@ -378,7 +367,6 @@ void Machine::beginRun(RankRun& run, RankRunOptions const& options) {
   runThread_ = std::this_thread::get_id();
   run_ = &run;
   deterministic_.store(true, std::memory_order_release);
-  if (options.checks != nullptr) beginChecks(*options.checks);
   if (options.timing != nullptr) {
     time_ = std::make_unique<VirtualTime>(*options.timing, heap_, devices_.count(), options_.devicesPerNode);
     scheduler_.keepTime(time_.get());

@@ -15,22 +15,20 @@
 #include <thread>
 #include <vector>
 
-#include "mscclpp/sim/finding.hpp"
 #include "mscclpp/sim/runtime.hpp"
 #include "sim/machine/block_memory.hpp"
 #include "sim/machine/devices.hpp"
 #include "sim/machine/driver.hpp"
-#include "sim/machine/stack_pool.hpp"
 #include "sim/machine/stream.hpp"
 #include "sim/memory/heap.hpp"
 #include "sim/memory/multicasts.hpp"
 #include "sim/schedule/scheduler.hpp"
+#include "sim/task/stack_pool.hpp"
 
 namespace mscclpp::sim {
 
-class Checker;
+class Observer;
 class RankRun;
-struct CheckerOptions;
 struct RankRunOptions;
 
 class Machine {
@@ -74,15 +72,15 @@ class Machine {
   StackPool& stacksOf(Kernel const& kernel);
   void noteCompleted() { driver_.noteCompleted(); }
   void noteIdle() { driver_.noteIdle(); }
-  Checker* checker() { return checking_ ? checker_.get() : nullptr; }  // null: the run is not checked
+  Observer* observer() { return observer_; }  // null: none
 
   // ---- deterministic runs
   bool deterministic() const { return deterministic_.load(std::memory_order_acquire); }
   RankRun* run() { return run_; }  // null: none
   void beginRun(RankRun& run, RankRunOptions const& options);
   void endRun() noexcept;
-  void beginChecks(CheckerOptions const& options);  // of the next run, or the one that has just begun
-  std::vector<Finding> endChecks();
+  // Of the runs that begin from now on; null: none any more.
+  void observe(Observer* observer);
 
  private:
   Machine();
@@ -109,8 +107,7 @@ class Machine {
   std::atomic<bool> deterministic_{false};
   std::thread::id runThread_;
   RankRun* run_ = nullptr;
-  std::unique_ptr<Checker> checker_;
-  bool checking_ = false;
+  Observer* observer_ = nullptr;
 };
 
 }  // namespace mscclpp::sim

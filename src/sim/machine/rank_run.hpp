@@ -30,12 +30,11 @@ struct RankRunOptions {
   std::uint64_t seed = 1;
   double preemption = 0;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  Director* director = nullptr;            // null: the scheduler decides by chance
-  RunLimits limits = {};                   // with a director
-  CheckerOptions const* checks = nullptr;  // null: no checks; whoever asks for them calls Machine::endChecks
-  TimingModel const* timing = nullptr;     // null: no clocks; not with a director
-  bool waitsExpire = false;                // when nobody can go on
-  bool stopAtFailure = true;               // else the other ranks go on as long as they can
+  Director* director = nullptr;         // null: the scheduler decides by chance
+  RunLimits limits = {};                // with a director
+  TimingModel const* timing = nullptr;  // null: no clocks; not with a director
+  bool waitsExpire = false;             // when nobody can go on
+  bool stopAtFailure = true;            // else the other ranks go on as long as they can
 };
 
 struct KernelFailure {

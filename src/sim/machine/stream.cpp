@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "sim/checker/checker.hpp"
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/machine/observer.hpp"
 
 namespace mscclpp::sim {
 
@@ -24,7 +24,7 @@ std::string Stream::takeFailure() {
   return std::exchange(failure_, {});
 }
 
-void Stream::forgetChecks() {
+void Stream::forgetOrder() {
   clock_ = {};
   agent_ = nullptr;
 }
@@ -91,13 +91,13 @@ bool Stream::carryOut(Work const& work, AwaitMark const& what) {
 
 bool Stream::carryOut(Work const& work, CopyWork const& copy) {
   auto& scheduler = machine_.scheduler();
-  if (auto* const checker = machine_.checker()) {
-    if (agent_ == nullptr) agent_ = &checker->addStream(device_);
-    checker->acquire(*agent_, clock_);
-    checker->acquire(*agent_, work.clock);
-    checker->plain(*agent_, reinterpret_cast<std::uintptr_t>(copy.src), copy.bytes, false, 0);
-    checker->plain(*agent_, reinterpret_cast<std::uintptr_t>(copy.dst), copy.bytes, true, 0);
-    clock_.join(checker->release(*agent_));
+  if (auto* const observer = machine_.observer()) {
+    if (agent_ == nullptr) agent_ = &observer->addStream(device_);
+    observer->acquire(*agent_, clock_);
+    observer->acquire(*agent_, work.clock);
+    observer->note(*agent_, unorderedAccess(copy.src, copy.bytes, false), 0);
+    observer->note(*agent_, unorderedAccess(copy.dst, copy.bytes, true), 0);
+    clock_.join(observer->release(*agent_));
   }
   if (auto* const time = scheduler.time()) {
     time_ = time->copy(device_, copy.dst, copy.bytes, std::max({time_, work.submitTime, time->now()}));

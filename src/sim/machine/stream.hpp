@@ -14,8 +14,8 @@
 #include <string>
 #include <variant>
 
-#include "sim/checker/clock.hpp"
-#include "sim/time/task_time.hpp"
+#include "sim/memory/clock.hpp"
+#include "sim/task/task_time.hpp"
 
 namespace mscclpp::sim {
 
@@ -70,7 +70,7 @@ class Stream {
   std::deque<Work> const& queue() const { return queue_; }
   Clock const& clock() const { return clock_; }  // what the end of all completed work makes known
   Picoseconds time() const { return time_; }     // of a timed run: when that work ended
-  void forgetChecks();
+  void forgetOrder();
   void forgetTime() { time_ = 0; }
 
  private:

@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "sim/machine/task.hpp"
 #include "sim/memory/access.hpp"
 #include "sim/schedule/schedule.hpp"
+#include "sim/task/task.hpp"
 
 namespace mscclpp::sim {
 

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/machine/task.hpp"
+#include "sim/task/task.hpp"
 
 namespace mscclpp::sim {
 

@@ -7,7 +7,7 @@
 #include <exception>
 #include <utility>
 
-#include "sim/machine/kernel.hpp"
+#include "sim/task/gpu_thread.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -20,12 +20,11 @@ std::uint64_t valueAt(std::uintptr_t word) {
   return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word)).load(std::memory_order_relaxed);
 }
 
-// Calls `act` for all lanes of the thread's warp.
-template <class Act>
-void forEachLane(GpuThread& thread, Act&& act) {
-  unsigned const first = thread.context.warp * lanesPerWarp;
-  unsigned const end = std::min(first + lanesPerWarp, thread.context.threads);
-  for (unsigned i = first; i < end; ++i) act(thread.block->thread(i));
+// A lane for which others of its warp wait looks again with them.
+bool isAwaited(GpuThread const& thread) {
+  return std::ranges::any_of(thread.warp, [](GpuThread const& lane) {
+    return lane.state == TaskState::parked && lane.parkedOn == ParkReason::warp;
+  });
 }
 
 // A cancelled task may finish what it is doing, destructors above all, but not spin for ever.
@@ -235,9 +234,9 @@ void Scheduler::park(Task& task) {
   if (director_ != nullptr) {
     if (task.parkedOn == ParkReason::warp) {
       // The lanes of a warp look together: those that still wait for a look of their own come now.
-      forEachLane(static_cast<GpuThread&>(task), [](GpuThread& lane) {
+      for (auto& lane : static_cast<GpuThread&>(task).warp) {
         if (lane.state == TaskState::polling) lane.evaluatedAt = 0;
-      });
+      }
       task.looks.forgetWhich();
     } else {
       task.looks.clear();
@@ -245,9 +244,9 @@ void Scheduler::park(Task& task) {
   }
   if (time_ != nullptr && task.parkedOn == ParkReason::warp) {
     // The lanes of a warp look together.
-    forEachLane(static_cast<GpuThread&>(task), [&](GpuThread& lane) {
+    for (auto& lane : static_cast<GpuThread&>(task).warp) {
       if (lane.state == TaskState::polling) time_->wake(lane, task.time.now);
-    });
+    }
   }
   task.suspend();
   task.parkedOn = ParkReason::none;
@@ -290,12 +289,7 @@ std::uint64_t Scheduler::yieldPollTimed(Task& task) {
   auto& time = *time_;  // the run may end meanwhile
   time.sleep(task);
   if (task.isGpuThread()) {
-    // A lane for which others of its warp wait looks again with them.
-    bool awaited = false;
-    forEachLane(static_cast<GpuThread&>(task), [&](GpuThread const& lane) {
-      awaited |= lane.state == TaskState::parked && lane.parkedOn == ParkReason::warp;
-    });
-    if (awaited) time.wake(task, task.time.now);
+    if (isAwaited(static_cast<GpuThread&>(task))) time.wake(task, task.time.now);
   }
   task.suspend();
   time.woken(task);
@@ -304,14 +298,9 @@ std::uint64_t Scheduler::yieldPollTimed(Task& task) {
 
 std::uint64_t Scheduler::yieldPollDirected(Task& task) {
   if (task.isGpuThread()) {
-    // A lane for which others of its warp wait looks again with them.
-    bool awaited = false;
-    forEachLane(static_cast<GpuThread&>(task), [&](GpuThread const& lane) {
-      awaited |= lane.state == TaskState::parked && lane.parkedOn == ParkReason::warp;
-    });
     // Already the first look tells what the condition depends on.
     if (task.evaluatedAt == 0 && task.looks.known()) task.evaluatedAt = task.looks.begin()->progress;
-    if (awaited) task.evaluatedAt = 0;
+    if (isAwaited(static_cast<GpuThread&>(task))) task.evaluatedAt = 0;
     if (task.poll != nullptr && task.poll->watch != nullptr) {
       task.looks.add(reinterpret_cast<std::uintptr_t>(&task.poll->watch->abort), progress_);
     }

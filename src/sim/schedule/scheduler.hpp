@@ -23,10 +23,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sim/machine/task.hpp"
 #include "sim/memory/access.hpp"
 #include "sim/schedule/director.hpp"
 #include "sim/schedule/schedule.hpp"
+#include "sim/task/task.hpp"
 #include "sim/time/virtual_time.hpp"
 
 namespace mscclpp::sim {

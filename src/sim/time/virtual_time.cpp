@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/machine/kernel.hpp"
-#include "sim/machine/task.hpp"
 #include "sim/memory/heap.hpp"
+#include "sim/task/gpu_thread.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -151,7 +150,7 @@ int VirtualTime::ownerOf(std::uintptr_t address) {
 
 VirtualTime::Way VirtualTime::wayTo(int owner, GpuThread const& thread) const {
   auto const way = [](double round, double store) { return Way{picoseconds(round), picoseconds(store)}; };
-  bool const host = thread.block->kernel().isHost();
+  bool const host = thread.ofHost;
   if (host && owner < 0) return {};
   if (host || owner == hostMemory) return way(model_.hostRound, model_.hostStore);
   if (owner == thread.context.device) return way(model_.nearRound, model_.nearStore);
@@ -174,12 +173,12 @@ Picoseconds VirtualTime::Server::take(Picoseconds at, Picoseconds time) {
 
 Picoseconds VirtualTime::pass(GpuThread& thread, int owner, std::size_t bytes, bool write, bool again, bool bulk) {
   auto const now = thread.time.now;
-  if (thread.block->kernel().isHost()) return now;
+  if (thread.ofHost) return now;
   auto& own = devices_[static_cast<std::size_t>(thread.context.device)];
   auto& engines = bulk ? own.bulkEngines : own.multiprocessors;
   auto passed = now;
   auto const rate = write ? model_.multiprocessorStoreRate : model_.multiprocessorLoadRate;
-  if (!again) passed = engines[thread.block->index() % engines.size()].take(now, cost(bytes, rate));
+  if (!again) passed = engines[thread.context.block % engines.size()].take(now, cost(bytes, rate));
   if (owner < 0) return passed;
   auto& other = devices_[static_cast<std::size_t>(owner)];
   if (&other != &own) {
@@ -272,7 +271,7 @@ VirtualTime::Plain VirtualTime::issuePlain(std::uintptr_t address, bool write) {
   Plain result;
   auto& thread = static_cast<GpuThread&>(*runner_);
   auto const owner = ownerOf(address);
-  if (owner > nobody && !thread.block->kernel().isHost()) {
+  if (owner > nobody && !thread.ofHost) {
     auto& time = thread.time;
     // What an instruction could do at once takes no second one.
     auto const chunk = address / 16;

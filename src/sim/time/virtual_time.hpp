@@ -21,7 +21,7 @@
 
 #include "mscclpp/sim/timing.hpp"
 #include "sim/memory/access.hpp"
-#include "sim/time/task_time.hpp"
+#include "sim/task/task_time.hpp"
 
 namespace mscclpp::sim {
 

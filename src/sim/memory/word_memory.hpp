@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "sim/memory/access.hpp"
+
 namespace mscclpp::sim {
 
 // Calls `act` with a std::atomic_ref to the word.
@@ -35,14 +37,13 @@ inline void writeWord(void* address, unsigned bytes, std::uint64_t value) {
   });
 }
 
-// Replaces the word by `next(found)` unless that refuses; returns what was found.
-template <class Next>
-std::uint64_t replaceWord(void* address, unsigned bytes, Next&& next) {
+// Returns what was found.
+inline std::uint64_t updateWord(void* address, unsigned bytes, WordUpdate const& update) {
   return atWord(address, bytes, [&](auto word) -> std::uint64_t {
     auto found = word.load();
     for (;;) {
       std::uint64_t value = 0;
-      if (!next(std::uint64_t{found}, value)) return found;
+      if (!update.apply(found, bytes, value)) return found;
       if (word.compare_exchange_weak(found, static_cast<typename decltype(word)::value_type>(value))) return found;
     }
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sim/machine/task.hpp"
+#include "sim/task/task.hpp"
 
 #include <array>
 #include <cstring>

@@ -1,63 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/sim/backend/multimem.hpp"
 
-#include <sys/mman.h>
-
-#include <cerrno>
 #include <cstring>
-#include <iterator>
-#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "mscclpp/host/error.hpp"
-#include "sim/checker/checker.hpp"
-#include "sim/checker/word_memory.hpp"
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/machine/observer.hpp"
 #include "sim/memory/multicasts.hpp"
+#include "sim/memory/word_memory.hpp"
 
 namespace mscclpp::sim {
-
-// ---- windows
-// -------------------------------------------------------------------------------------------------------
-
-std::byte* Multicasts::map(Window window) {
-  void* const base = ::mmap(nullptr, window.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) {
-    throwSystemError(fmt::format("cannot reserve {} bytes of multicast addresses for simulated device {}", window.bytes,
-                                 window.device),
-                     errno);
-  }
-  std::unique_lock const lock(mutex_);
-  windows_.emplace(reinterpret_cast<std::uintptr_t>(base), std::make_shared<Window const>(std::move(window)));
-  return static_cast<std::byte*>(base);
-}
-
-void Multicasts::unmap(std::byte* base) noexcept {
-  std::unique_lock const lock(mutex_);
-  auto const it = windows_.find(reinterpret_cast<std::uintptr_t>(base));
-  if (it == windows_.end()) return;
-  ::munmap(base, it->second->bytes);
-  windows_.erase(it);
-}
-
-Multicasts::Place Multicasts::find(std::uintptr_t address) const {
-  std::shared_lock const lock(mutex_);
-  auto it = windows_.upper_bound(address);
-  if (it == windows_.begin()) return {};
-  --it;
-  auto const at = address - it->first;
-  if (at >= it->second->bytes) return {};
-  for (auto const& part : it->second->replicas) {
-    if (at >= part.offset && at - part.offset < part.bytes) return {it->second, &part, at - part.offset};
-  }
-  return {it->second, nullptr, at};
-}
-
-// ---- what kernels call
-// -----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -68,7 +23,7 @@ class MulticastAccess {
                   void const* code)
       : self_(currentGpuThread(operation)),
         machine_(self_.block->kernel().machine()),
-        access_{0, bytes, kind, order, scope} {
+        access_{.bytes = bytes, .kind = kind, .order = order, .scope = scope, .way = AccessWay::multicast} {
     if (self_.cancelled) throw Unwind{};
     auto const where = reinterpret_cast<std::uintptr_t>(address);
     if (where % bytes != 0) {
@@ -93,7 +48,7 @@ class MulticastAccess {
                              "there",
                              operation, bytes, place_.offset));
     }
-    if (self_.agent != nullptr) site_ = Checker::siteOf(*self_.agent, code);
+    if (auto* const o = observer()) site_ = o->siteOf(*self_.agent, code);
     operation_ = operation;
   }
 
@@ -117,16 +72,23 @@ class MulticastAccess {
     }
   }
 
-  Checker* checker() const { return self_.agent == nullptr ? nullptr : machine_.checker(); }
+  Observer* observer() const { return self_.agent == nullptr ? nullptr : machine_.observer(); }
   Agent& agent() const { return *self_.agent; }
-  std::uint64_t site() const { return site_; }
+  Site site() const { return site_; }
+  // A part of it, at `word`.
+  Access part(std::byte* word, unsigned bytes) const {
+    auto part = access_;
+    part.address = reinterpret_cast<std::uintptr_t>(word);
+    part.bytes = bytes;
+    return part;
+  }
 
  private:
   GpuThread& self_;
   Machine& machine_;
   Access access_;
   Multicasts::Place place_;
-  std::uint64_t site_ = 0;
+  Site site_ = 0;
   char const* operation_ = nullptr;
 };
 
@@ -145,9 +107,9 @@ void multimemLoad(void const* address, unsigned bytes, unsigned unit, Order orde
   values.ranks = access.ranks();
   access.forEach([&](int rank, std::byte* at) {
     for (unsigned i = 0; i < bytes; i += unit) {
-      auto const word = access.checker() != nullptr ? access.checker()->load(access.agent(), at + i, unit, order, scope,
-                                                                             access.site(), trait::multicast)
-                                                    : readWord(at + i, unit);
+      auto* const observer = access.observer();
+      auto const word = observer == nullptr ? readWord(at + i, unit)
+                                            : observer->load(access.agent(), access.part(at + i, unit), access.site());
       std::memcpy(values.bytes[rank] + i, &word, unit);
     }
   });
@@ -158,8 +120,8 @@ void multimemStore(void* address, void const* value, unsigned bytes, unsigned un
   access.forEach([&](int, std::byte* at) {
     for (unsigned i = 0; i < bytes; i += unit) {
       auto const word = unitOf(value, i, unit);
-      if (auto* const checker = access.checker()) {
-        checker->store(access.agent(), at + i, unit, word, order, scope, access.site(), trait::multicast);
+      if (auto* const observer = access.observer()) {
+        observer->store(access.agent(), access.part(at + i, unit), word, access.site());
       } else {
         writeWord(at + i, unit, word);
       }
@@ -173,15 +135,11 @@ void multimemUpdate(void* address, void const* value, unsigned bytes, unsigned u
                          __builtin_return_address(0));
   access.forEach([&](int, std::byte* at) {
     for (unsigned i = 0; i < bytes; i += unit) {
-      auto const operand = unitOf(value, i, unit);
-      auto const change = [&](std::uint64_t found, std::uint64_t& next) {
-        next = combine(found, operand);
-        return true;
-      };
-      if (auto* const checker = access.checker()) {
-        checker->update(access.agent(), at + i, unit, change, order, scope, access.site(), trait::multicast);
+      WordUpdate const update{.kind = UpdateKind::combine, .operand = unitOf(value, i, unit), .combine = combine};
+      if (auto* const observer = access.observer()) {
+        observer->update(access.agent(), access.part(at + i, unit), update, access.site());
       } else {
-        replaceWord(at + i, unit, change);
+        updateWord(at + i, unit, update);
       }
     }
   });
@@ -192,7 +150,7 @@ void multimemFence() {
   if (self.cancelled) throw Unwind{};
   auto& machine = self.block->kernel().machine();
   machine.scheduler().memoryStep(self, {.kind = AccessKind::fence});
-  if (self.agent != nullptr) machine.checker()->aliasFence(*self.agent);
+  if (self.agent != nullptr) machine.observer()->aliasFence(*self.agent);
 }
 
 }  // namespace mscclpp::sim

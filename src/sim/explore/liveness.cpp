@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sim/schedule/liveness.hpp"
+#include "sim/explore/liveness.hpp"
 
 #include <algorithm>
 #include <cctype>

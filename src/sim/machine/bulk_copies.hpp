@@ -14,9 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "sim/checker/clock.hpp"
 #include "sim/machine/kernel.hpp"
+#include "sim/machine/observer.hpp"
 #include "sim/memory/access.hpp"
+#include "sim/memory/clock.hpp"
 
 namespace mscclpp::sim {
 
@@ -49,8 +50,8 @@ class BulkCopies {
     bool hasRead = false;
     bool hasWritten = false;
     std::vector<std::byte> held;  // read and not written yet
-    std::uint64_t site = 0;
-    // Of a checked run.
+    Site site = 0;
+    // Of an observed run.
     Agent* issuer = nullptr;
     Agent* agent = nullptr;
     Clock readClock;  // for who knows that it has read

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sim/checker/clock.hpp"
+#include "sim/memory/clock.hpp"
 
 #include <algorithm>
 #include <limits>

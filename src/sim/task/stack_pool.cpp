@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sim/machine/stack_pool.hpp"
+#include "sim/task/stack_pool.hpp"
 
 #include <sys/mman.h>
 
@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "mscclpp/host/error.hpp"
-#include "sim/machine/sanitizer.hpp"
+#include "sim/task/sanitizer.hpp"
 
 namespace mscclpp::sim {
 namespace {

@@ -13,10 +13,10 @@
 #include <boost/context/fiber.hpp>
 
 #include "mscclpp/sim/backend/poll.hpp"
-#include "sim/machine/sanitizer.hpp"
-#include "sim/machine/stack_pool.hpp"
 #include "sim/memory/access.hpp"
-#include "sim/time/task_time.hpp"
+#include "sim/task/sanitizer.hpp"
+#include "sim/task/stack_pool.hpp"
+#include "sim/task/task_time.hpp"
 
 namespace mscclpp::sim {
 

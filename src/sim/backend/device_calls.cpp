@@ -10,9 +10,9 @@
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/backend/poll.hpp"
 #include "mscclpp/sim/backend/thread_context.hpp"
-#include "sim/checker/checker.hpp"
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/machine/observer.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -113,16 +113,17 @@ void beginWait() {
   self.looks.clear();
   self.sawOldAt = self.readsNewest = 0;
   auto& machine = self.block->kernel().machine();
-  if (self.agent != nullptr) machine.checker()->beginWait(*self.agent);
+  if (self.agent != nullptr) machine.observer()->beginWait(*self.agent);
   if (auto* const time = machine.scheduler().time()) time->beginLooks(self);
 }
 
 void endWait(layout::WaitKind kind, std::uint64_t expected) {
   auto& self = currentGpuThread("a wait");
-  if (auto* const time = self.block->kernel().machine().scheduler().time()) time->endLooks(self);
+  auto& machine = self.block->kernel().machine();
+  if (auto* const time = machine.scheduler().time()) time->endLooks(self);
   if (self.agent == nullptr) return;
-  self.block->kernel().machine().checker()->endWait(*self.agent, kind, expected,
-                                                    Checker::siteOf(*self.agent, __builtin_return_address(0)));
+  auto& observer = *machine.observer();
+  observer.endWait(*self.agent, kind, expected, observer.siteOf(*self.agent, __builtin_return_address(0)));
 }
 
 bool pollYield(PollState& state) {
@@ -148,9 +149,9 @@ bool pollYield(PollState& state) {
   }
   self.poll = &state;
   // A look at an old value says nothing about what is there now.
-  bool const conclusive = !first && (self.agent == nullptr || !std::exchange(self.agent->sawStale, false));
+  bool const conclusive = !first && (self.agent == nullptr || !machine.observer()->hasSeenOld(*self.agent));
   state.resumedAt = machine.scheduler().yieldPoll(self, conclusive ? state.resumedAt : 0);
-  if (self.agent != nullptr) machine.checker()->lookAgain(*self.agent);
+  if (self.agent != nullptr) machine.observer()->lookAgain(*self.agent);
   self.poll = nullptr;
   if (self.cancelled) throw Unwind{};
   return true;

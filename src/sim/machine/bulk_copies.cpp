@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "mscclpp/sim/backend/bulk_copy.hpp"
+#include "sim/machine/bulk_copies.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -8,10 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "sim/checker/checker.hpp"
-#include "sim/checker/word_memory.hpp"
 #include "sim/machine/machine.hpp"
-#include "sim/memory/bulk_copies.hpp"
+#include "sim/machine/observer.hpp"
+#include "sim/memory/word_memory.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -21,14 +20,14 @@ constexpr std::size_t unit = 16;  // of addresses and counts
 constexpr unsigned maxArrivals = (1u << 20) - 1;
 constexpr std::int64_t maxPhaseBytes = (1 << 20) - 1;
 
-GpuThread& running(char const* operation) {
-  auto& self = currentGpuThread(operation);
-  if (self.cancelled) throw Unwind{};
-  return self;
+Site siteOf(GpuThread const& self, void const* code) {
+  auto* const observer = self.block->kernel().machine().observer();
+  return self.agent == nullptr ? 0 : observer->siteOf(*self.agent, code);
 }
 
-std::uint64_t siteOf(GpuThread const& self, void const* code) {
-  return self.agent == nullptr ? 0 : Checker::siteOf(*self.agent, code);
+// An atomic access to a barrier of the block.
+Access barrierAccess(std::uint64_t const* word, AccessKind kind) {
+  return orderedAccess(word, sizeof *word, kind, Order::relaxed, Scope::block);
 }
 
 }  // namespace
@@ -38,8 +37,8 @@ std::uint64_t siteOf(GpuThread const& self, void const* code) {
 
 void BulkCopies::step(GpuThread& self, void const* address, std::size_t bytes, AccessKind kind, Order order) {
   block_.kernel().machine().scheduler().memoryStep(
-      self, {reinterpret_cast<std::uintptr_t>(address), static_cast<std::uint32_t>(bytes), kind, order,
-             block_.holdsShared(address, bytes) ? Scope::block : Scope::system});
+      self,
+      orderedAccess(address, bytes, kind, order, block_.holdsShared(address, bytes) ? Scope::block : Scope::system));
   if (self.cancelled) throw Unwind{};
 }
 
@@ -77,8 +76,8 @@ BulkCopies::Copy BulkCopies::begin(GpuThread& self, void* dst, void const* src, 
   copy.site = siteOf(self, code);
   if (self.agent != nullptr) {
     copy.issuer = self.agent;
-    copy.agent = &block_.kernel().machine().checker()->beginCopy(*self.agent, load ? "bulkLoad" : "bulkStore", dst,
-                                                                 bytes, copy.site);
+    copy.agent = &block_.kernel().machine().observer()->beginBulkCopy(
+        *self.agent, {load ? "bulkLoad" : "bulkStore", dst, bytes, load}, copy.site);
   }
   return copy;
 }
@@ -99,9 +98,9 @@ void BulkCopies::read(Copy& copy) {
   if (std::exchange(copy.hasRead, true) || (copy.load && !globalIsThere(copy))) return;
   Unwatched const unwatched;
   if (copy.agent != nullptr) {
-    auto& checker = *block_.kernel().machine().checker();
-    checker.copyAccess(*copy.agent, copy.src, copy.bytes, false, copy.site);
-    copy.readClock = checker.release(*copy.agent);
+    auto& observer = *block_.kernel().machine().observer();
+    observer.note(*copy.agent, unorderedAccess(copy.src, copy.bytes, false, AccessWay::bulk), copy.site);
+    copy.readClock = observer.release(*copy.agent);
   }
   copy.held.assign(copy.src, copy.src + copy.bytes);
 }
@@ -110,10 +109,10 @@ void BulkCopies::write(Copy& copy) {
   if (std::exchange(copy.hasWritten, true) || copy.held.empty() || (!copy.load && !globalIsThere(copy))) return;
   Unwatched const unwatched;
   if (copy.agent != nullptr) {
-    auto& checker = *block_.kernel().machine().checker();
-    checker.copyAccess(*copy.agent, copy.dst, copy.bytes, true, copy.site);
-    copy.doneClock = checker.release(*copy.agent);
-    checker.endCopy(*copy.issuer, *copy.agent);
+    auto& observer = *block_.kernel().machine().observer();
+    observer.note(*copy.agent, unorderedAccess(copy.dst, copy.bytes, true, AccessWay::bulk), copy.site);
+    copy.doneClock = observer.release(*copy.agent);
+    observer.endBulkCopy(*copy.issuer, *copy.agent);
   }
   std::memcpy(copy.dst, copy.held.data(), copy.bytes);
   copy.held = {};
@@ -167,7 +166,7 @@ void BulkCopies::wait(GpuThread& self, std::size_t newest, bool onlySources) {
         write(copy);
       }
       if (self.agent != nullptr) {
-        block_.kernel().machine().checker()->acquire(*self.agent, onlySources ? copy.readClock : copy.doneClock);
+        block_.kernel().machine().observer()->acquire(*self.agent, onlySources ? copy.readClock : copy.doneClock);
       }
     }
   }
@@ -195,7 +194,7 @@ bool BulkCopies::finishLate() {
 void BulkCopies::threadEnded(GpuThread& thread) {
   auto& kernel = block_.kernel();
   auto& machine = kernel.machine();
-  auto* const checker = thread.agent == nullptr || kernel.cancelled() ? nullptr : machine.checker();
+  auto* const observer = thread.agent == nullptr || kernel.cancelled() ? nullptr : machine.observer();
   bool any = false;
   if (auto const it = issuers_.find(thread.context.thread); it != issuers_.end()) {
     auto issuer = std::move(it->second);
@@ -205,18 +204,20 @@ void BulkCopies::threadEnded(GpuThread& thread) {
       for (auto& copy : group) {
         if (kernel.cancelled()) break;
         any |= finish(copy);
-        if (checker == nullptr) continue;
-        if (!copy.sourceAwaited) checker->bytesInFlight(*thread.agent, copy.dst, copy.bytes, false, copy.site);
-        checker->acquire(*thread.agent, copy.doneClock);  // the end of the block makes it known
+        if (observer == nullptr) continue;
+        if (!copy.sourceAwaited) {
+          observer->bytesInFlight(*thread.agent, {"bulkStore", copy.dst, copy.bytes}, copy.site);
+        }
+        observer->acquire(*thread.agent, copy.doneClock);  // the end of the block makes it known
       }
     }
   }
-  if (block_.live() == 1 && checker != nullptr) {
+  if (block_.live() == 1 && observer != nullptr) {
     for (auto& [word, barrier] : barriers_) {
       for (auto& load : barrier.loads) {
         any |= finish(load.copy);
-        checker->bytesInFlight(*load.copy.issuer, load.copy.dst, load.copy.bytes, true, load.copy.site);
-        checker->acquire(*thread.agent, load.copy.doneClock);
+        observer->bytesInFlight(*load.copy.issuer, {"bulkLoad", load.copy.dst, load.copy.bytes, true}, load.copy.site);
+        observer->acquire(*thread.agent, load.copy.doneClock);
       }
     }
   }
@@ -272,7 +273,9 @@ void BulkCopies::load(GpuThread& self, void* dst, void const* src, std::size_t b
   auto& barrier = barrierAt(self, word, "bulkLoad");
   auto& load = barrier.loads.emplace_back();
   load.copy = begin(self, dst, src, bytes, true, code);
-  if (self.agent != nullptr) machine.checker()->barrierAccess(*load.copy.agent, word, true, load.copy.site);
+  if (self.agent != nullptr) {
+    machine.observer()->note(*load.copy.agent, barrierAccess(word, AccessKind::update), load.copy.site);
+  }
   passTime(self, load.copy);
   if (!late) deliver(word, barrier, load);
   if (auto* const time = machine.scheduler().time()) time->written(word, sizeof *word, load.copy.doneTime);
@@ -294,8 +297,10 @@ void BulkCopies::initBarrier(GpuThread& self, std::uint64_t* word, unsigned coun
                                  static_cast<void*>(word)));
   }
   it->second.count = it->second.pending = count;
-  if (self.agent != nullptr)
-    block_.kernel().machine().checker()->plain(*self.agent, where, 8, true, siteOf(self, code));
+  if (self.agent != nullptr) {
+    block_.kernel().machine().observer()->note(*self.agent, unorderedAccess(word, sizeof *word, true),
+                                               siteOf(self, code));
+  }
   settle(word, it->second);
 }
 
@@ -307,7 +312,7 @@ void BulkCopies::invalidateBarrier(GpuThread& self, std::uint64_t* word, void co
                                  barrier.loads.size()));
   }
   if (self.agent != nullptr) {
-    block_.kernel().machine().checker()->plain(*self.agent, reinterpret_cast<std::uintptr_t>(word), sizeof *word, true,
+    block_.kernel().machine().observer()->note(*self.agent, unorderedAccess(word, sizeof *word, true),
                                                siteOf(self, code));
   }
   barriers_.erase(word);
@@ -326,9 +331,9 @@ void BulkCopies::arrive(GpuThread& self, std::uint64_t* word, unsigned expectedB
                                  expectedBytes, barrier.bytes, maxPhaseBytes));
   }
   if (self.agent != nullptr) {
-    auto& checker = *block_.kernel().machine().checker();
-    checker.barrierAccess(*self.agent, word, true, siteOf(self, code));
-    barrier.arrived.join(checker.release(*self.agent));
+    auto& observer = *block_.kernel().machine().observer();
+    observer.note(*self.agent, barrierAccess(word, AccessKind::update), siteOf(self, code));
+    barrier.arrived.join(observer.release(*self.agent));
   }
   --barrier.pending;
   barrier.bytes += expectedBytes;
@@ -348,71 +353,12 @@ bool BulkCopies::test(GpuThread& self, std::uint64_t* word, unsigned parity, voi
   step(self, word, sizeof *word, AccessKind::load, Order::acquire);
   auto& barrier = barrierAt(self, word, "BulkBarrier::wait");
   if (self.agent != nullptr) {
-    block_.kernel().machine().checker()->barrierAccess(*self.agent, word, false, siteOf(self, code));
+    block_.kernel().machine().observer()->note(*self.agent, barrierAccess(word, AccessKind::load), siteOf(self, code));
   }
   if (barrier.phase % 2 == parity) return false;
-  if (self.agent != nullptr) block_.kernel().machine().checker()->acquire(*self.agent, barrier.ended);
+  if (self.agent != nullptr) block_.kernel().machine().observer()->acquire(*self.agent, barrier.ended);
   std::erase_if(barrier.loads, [&](Load const& load) { return load.delivered && load.phase < barrier.phase; });
   return true;
-}
-
-// ---- what kernels call
-// -----------------------------------------------------------------------------------------------
-
-void bulkStore(void* dst, void const* src, std::size_t bytes) {
-  auto& self = running("bulkStore");
-  self.block->bulkCopies().store(self, dst, src, bytes, __builtin_return_address(0));
-}
-
-void bulkCommit() {
-  auto& self = running("bulkCommit");
-  self.block->bulkCopies().commit(self);
-}
-
-void bulkWait(unsigned newest) {
-  auto& self = running("bulkWait");
-  self.block->bulkCopies().wait(self, newest, false);
-}
-
-void bulkWaitRead(unsigned newest) {
-  auto& self = running("bulkWaitRead");
-  self.block->bulkCopies().wait(self, newest, true);
-}
-
-void bulkFence() {
-  auto& self = running("bulkFence");
-  auto& machine = self.block->kernel().machine();
-  machine.scheduler().memoryStep(self, {.kind = AccessKind::fence, .scope = Scope::block});
-  if (self.agent != nullptr) machine.checker()->proxyFence(*self.agent);
-}
-
-void bulkLoad(void* dst, void const* src, std::size_t bytes, std::uint64_t* barrier) {
-  auto& self = running("bulkLoad");
-  self.block->bulkCopies().load(self, dst, src, bytes, barrier, __builtin_return_address(0));
-}
-
-void initBarrier(std::uint64_t* barrier, unsigned count) {
-  auto& self = running("BulkBarrier::init");
-  self.block->bulkCopies().initBarrier(self, barrier, count, __builtin_return_address(0));
-}
-
-void invalidateBarrier(std::uint64_t* barrier) {
-  auto& self = running("BulkBarrier::invalidate");
-  self.block->bulkCopies().invalidateBarrier(self, barrier, __builtin_return_address(0));
-}
-
-void arriveBarrier(std::uint64_t* barrier, unsigned expectedBytes) {
-  auto& self = running("BulkBarrier::arrive");
-  self.block->bulkCopies().arrive(self, barrier, expectedBytes, __builtin_return_address(0));
-}
-
-bool testBarrier(std::uint64_t* barrier, unsigned parity) {
-  auto& self = running("BulkBarrier::wait");
-  return self.block->bulkCopies().test(self, barrier, parity, __builtin_return_address(0));
-}
-
-std::uint32_t sharedOffset(void const* address) {
-  return static_cast<std::uint32_t>(currentGpuThread("a shared address").block->sharedOffset(address));
 }
 
 }  // namespace mscclpp::sim
