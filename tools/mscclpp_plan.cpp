@@ -81,7 +81,7 @@ std::string conditionsOf(dsl::Program const& program, dsl::Verdict const& verdic
 }
 
 int tellWrong(Options const& options, dsl::Program const& program, dsl::Verdict const& verdict) {
-  fmt::print("{}: plan '{}' is wrong: {}\n", options.plan, program.name.str(), verdict.story.str());
+  fmt::print("{}: plan '{}' is wrong: {}\n", options.plan, program.name.str(), verdict.diagnostic.str());
   return statusWrong;
 }
 
@@ -102,7 +102,7 @@ int describe(Options const& options) {
   if (verdict.right()) {
     fmt::print("right{}\n", conditionsOf(program, verdict));
   } else {
-    fmt::print("wrong: {}\n", verdict.story.str());
+    fmt::print("wrong: {}\n", verdict.diagnostic.str());
   }
   fmt::print("{}", listingOf(program));
   if (options.svg.empty()) return 0;

@@ -18,7 +18,7 @@ ExecutionPlan ExecutionPlan::load(std::string const& path) {
 
 ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), verdict_(verify(program_)) {
   if (!verdict_.right()) {
-    fail(ErrorCode::invalidUsage, "plan '{}' is wrong: {}", program_.name.str(), verdict_.story.str());
+    fail(ErrorCode::invalidUsage, "plan '{}' is wrong: {}", program_.name.str(), verdict_.diagnostic.str());
   }
   for (int rank = 0; rank < program_.size(); ++rank) {
     for (auto const& block : program_.ranks[static_cast<std::size_t>(rank)].blocks) {

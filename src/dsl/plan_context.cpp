@@ -55,7 +55,7 @@ bool wantsMulticastScratch(Program const& program) {
   return false;
 }
 
-// Chunks that a block moves side by side, at most: those of one step, and those of the steps between two meetings.
+// Chunks that a block moves side by side, at most: those of one step, and those of the steps between two barriers.
 struct Widest {
   unsigned step = 1, steps = 1;
 };
@@ -95,7 +95,8 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
     : maxBytes_(maxBytes), form_(form) {
   int const rank = communicator.rank();
   if (!verdict.right()) {
-    fail(ErrorCode::invalidUsage, "rank {}: program '{}' is wrong: {}", rank, program.name.str(), verdict.story.str());
+    fail(ErrorCode::invalidUsage, "rank {}: program '{}' is wrong: {}", rank, program.name.str(),
+         verdict.diagnostic.str());
   }
   if (program.size() != communicator.size()) {
     fail(ErrorCode::invalidUsage, "rank {}: program '{}' is for {} ranks, the communicator has {}", rank,
@@ -206,7 +207,7 @@ void PlanContext::makeCounters(Communicator const& communicator, Program const& 
   std::vector<std::uint64_t> words(handle_.shape.blocks + channels + 2 * semaphores + barriers);
   auto const expected = handle_.shape.blocks;
   auto const tokens = expected + channels;
-  auto const meetings = tokens + 2 * semaphores;
+  auto const firstBarrier = tokens + 2 * semaphores;
   for (std::size_t s = 0; s < semaphores; ++s) words[tokens + 2 * s] = static_cast<std::uint64_t>(mine.semaphores[s]);
 
   auto const handles = words.size() * sizeof(std::uint64_t);
@@ -242,7 +243,7 @@ void PlanContext::makeCounters(Communicator const& communicator, Program const& 
   auto* const placed = reinterpret_cast<layout::SemaphoreHandle*>(static_cast<std::byte*>(private_.data()) + handles);
   copyToDevice(communicator.device(), placed, std::span<layout::SemaphoreHandle const>(list));
   handle_.epochs = base;
-  handle_.barriers = reinterpret_cast<std::uint32_t*>(base + meetings);
+  handle_.barriers = reinterpret_cast<std::uint32_t*>(base + firstBarrier);
   handle_.channels = placed;
   handle_.semaphores = placed + channels;
 }

@@ -104,11 +104,11 @@ void breakSomething(dsl::Program& program, std::mt19937_64& engine) {
 }
 
 // Verdicts that follow from rules rather than from a run: the checker need not see them.
-bool isRule(std::string const& story) {
+bool isRule(std::string const& diagnostic) {
   for (auto const* part :
        {"over channel", "barrier 0 is", "comes to it", "semaphore 0 ", "writes packets", "where nothing",
         "as plain data", "could pass for", "carry the call's flag", "twice", "ends inside"}) {
-    if (story.find(part) != std::string::npos && story.find("dead-lock") == std::string::npos) return true;
+    if (diagnostic.find(part) != std::string::npos && diagnostic.find("dead-lock") == std::string::npos) return true;
   }
   return false;
 }
@@ -217,8 +217,8 @@ TEST_CASE("verifier and checker agree on random programs") {
     auto program = bases[static_cast<std::size_t>(engine() % bases.size())];
     for (auto faults = engine() % 3; faults != 0; --faults) breakSomething(program, engine);
     auto const verdict = dsl::verify(program);
-    auto const story = verdict.story.str();
-    if (!verdict.right() && isRule(story)) {
+    auto const diagnostic = verdict.diagnostic.str();
+    if (!verdict.right() && isRule(diagnostic)) {
       ++tally["refused by a rule"];
       continue;
     }
@@ -237,11 +237,11 @@ TEST_CASE("verifier and checker agree on random programs") {
       for (auto const strategy : {sim::Strategy::random, sim::Strategy::pct}) {
         if (!found) found = !exploreProgram(program, strategy, 30, seed).ok();
       }
-      ++tally[story.find("dead-lock") != std::string::npos        ? "dead-lock"
-              : story.find("nothing orders") != std::string::npos ? "race"
-                                                                  : "wrong result"];
+      ++tally[diagnostic.find("dead-lock") != std::string::npos        ? "dead-lock"
+              : diagnostic.find("nothing orders") != std::string::npos ? "race"
+                                                                       : "wrong result"];
       CHECK_MESSAGE(found, program.name.str(), ", program ", made,
-                    " was found wrong, and the checker sees nothing: ", story);
+                    " was found wrong, and the checker sees nothing: ", diagnostic);
     }
   }
   for (auto const& [what, count] : tally) MESSAGE(what, ": ", count);

@@ -24,7 +24,7 @@ void checkRoundTrip() {
   auto const again = dsl::programFromJson(text, "of the test");
   CHECK(dsl::toJson(again) == text);
   auto const verdict = dsl::verify(again);
-  CHECK_MESSAGE(verdict.right(), again.name.str(), ": ", verdict.story.str());
+  CHECK_MESSAGE(verdict.right(), again.name.str(), ": ", verdict.diagnostic.str());
 }
 
 std::string refusalOf(std::string const& text) {
@@ -85,7 +85,7 @@ TEST_CASE("a plan without one of its waits is read, and found wrong") {
   auto const text = replaced(dsl::toJson<SimpleAllGather>(),
                              ",{\"name\":\"wait\",\"channel_ids\":[0],\"channel_type\":\"memory\"}", "");
   auto const verdict = dsl::verify(dsl::programFromJson(text, "p.json"));
-  CHECK(verdict.story.str() == "rank 1 signals rank 0 over channel 0 2 times, rank 0 waits for it 1 time");
+  CHECK(verdict.diagnostic.str() == "rank 1 signals rank 0 over channel 0 2 times, rank 0 waits for it 1 time");
 }
 
 TEST_CASE("plans of others are read") {
@@ -102,11 +102,11 @@ TEST_CASE("plans of others are read") {
     text << std::ifstream(entry.path()).rdbuf();
     auto const program = dsl::programFromJson(text.str(), entry.path().filename().string());
     auto const verdict = dsl::verify(program);
-    MESSAGE(entry.path().filename().string(), ": ", verdict.right() ? "right" : verdict.story.str());
+    MESSAGE(entry.path().filename().string(), ": ", verdict.right() ? "right" : verdict.diagnostic.str());
     // That one's port still reads the input when its call ends.
     bool const faulty = program.name.view() == "multi_node_reducescatter";
     if (program.collective.kind != dsl::CollectiveKind::custom) CHECK(verdict.right() == !faulty);
-    if (faulty) CHECK(verdict.story.str().find("flush its channel") != std::string::npos);
+    if (faulty) CHECK(verdict.diagnostic.str().find("flush its channel") != std::string::npos);
   }
   CHECK(seen > 0);
 }

@@ -19,7 +19,7 @@ static_assert(dsl::verify<PipelinedSendReceive>());
 static_assert(dsl::verify<CrossingBarriers>());
 static_assert(dsl::verify<PartlyInTurns>());
 
-// Compilers look at every access that the verifier makes, also on its way to a story.
+// Compilers look at every access that the verifier makes, also on its way to a diagnostic.
 constexpr bool saysWhoNeverSends() {
   dsl::Builder builder({.name = "unanswered",
                         .collective = dsl::custom(2, 1, 1),
@@ -28,7 +28,7 @@ constexpr bool saysWhoNeverSends() {
   auto const scratch = builder.rank(1).scratch(1);
   builder.rank(1).unpackPackets(builder.rank(1).output()[0], scratch[0]);
   builder.rank(0).copy(builder.rank(0).output()[0], builder.rank(0).input()[0]);
-  return dsl::verify(dsl::finish(builder)).story.view().ends_with("which never comes");
+  return dsl::verify(dsl::finish(builder)).diagnostic.view().ends_with("which never comes");
 }
 static_assert(saysWhoNeverSends());
 constexpr bool saysWhatIsMixed() {
@@ -36,7 +36,7 @@ constexpr bool saysWhatIsMixed() {
   auto const rank = builder.rank(0);
   rank.reduce(rank.output()[0], rank.input()[0], {rank.input()[1]}, {.reduce = dsl::ReduceKind::max});
   rank.reduce(rank.output()[0], rank.output()[0], {rank.input()[2]}, {.reduce = dsl::ReduceKind::sum});
-  return dsl::verify(dsl::finish(builder)).story.view().ends_with("reduces by sum what was reduced by max");
+  return dsl::verify(dsl::finish(builder)).diagnostic.view().ends_with("reduces by sum what was reduced by max");
 }
 static_assert(saysWhatIsMixed());
 static_assert(dsl::verify<PortPackets>());
@@ -47,7 +47,7 @@ template <class P>
 void checkRight() {
   auto const program = dsl::build<P>();
   auto const verdict = dsl::verify(program);
-  CHECK_MESSAGE(verdict.right(), program.name.str(), ": ", verdict.story.str());
+  CHECK_MESSAGE(verdict.right(), program.name.str(), ": ", verdict.diagnostic.str());
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ TEST_CASE("which steps make all of a result") {
   builder.rank(1).copy(builder.rank(1).output()[0], builder.rank(1).input()[0]);
   auto const reductionsOf = [](dsl::Program const& program) {
     auto const verdict = dsl::verify(program);
-    REQUIRE_MESSAGE(verdict.right(), verdict.story.str());
+    REQUIRE_MESSAGE(verdict.right(), verdict.diagnostic.str());
     std::vector<dsl::detail::Reduces> found;
     std::size_t next = 0;
     for (auto const& each : program.ranks) {
@@ -149,7 +149,7 @@ TEST_CASE("what was copied may be reduced by any operation") {
   auto const scratch = rank.scratch(1);
   rank.copy(scratch[0], rank.input()[0]);
   rank.reduce(rank.output()[0], scratch[0], {rank.input()[1]}, {.reduce = dsl::ReduceKind::max});
-  CHECK(dsl::verify(dsl::finish(builder)).story.view() == "");
+  CHECK(dsl::verify(dsl::finish(builder)).diagnostic.view() == "");
 }
 
 TEST_CASE("who relies on packets to have read what is written again") {
@@ -170,6 +170,6 @@ TEST_CASE("who relies on packets to have read what is written again") {
   toGiver.putPackets(answers[0], builder.rank(1).input()[0]);
   builder.rank(0).unpackPackets(builder.rank(0).output()[0], answers[0]);
   auto const verdict = dsl::verify(dsl::finish(builder));
-  CHECK_MESSAGE(verdict.right(), verdict.story.str());
+  CHECK_MESSAGE(verdict.right(), verdict.diagnostic.str());
   CHECK(verdict.reliesOnPackets);
 }

@@ -17,16 +17,16 @@ using dsl::Spec;
 
 namespace {
 
-std::string storyOf(Spec const& spec, std::function<void(Builder&)> const& define) {
+std::string diagnosticOf(Spec const& spec, std::function<void(Builder&)> const& define) {
   Builder builder(spec);
   define(builder);
-  return dsl::verify(dsl::finish(builder)).story.str();
+  return dsl::verify(dsl::finish(builder)).diagnostic.str();
 }
 
 void checkRefused(Spec const& spec, std::function<void(Builder&)> const& define, std::string const& sentence) {
-  auto const story = storyOf(spec, define);
-  CHECK_MESSAGE(story.find(sentence) != std::string::npos, "expected: ", sentence,
-                "\n  got: ", story.empty() ? "accepted" : story);
+  auto const diagnostic = diagnosticOf(spec, define);
+  CHECK_MESSAGE(diagnostic.find(sentence) != std::string::npos, "expected: ", sentence,
+                "\n  got: ", diagnostic.empty() ? "accepted" : diagnostic);
 }
 
 // The two sides of a program of two ranks: what each does, by turns, with the other's number and its channel.
@@ -74,7 +74,7 @@ auto gatherWith(unsigned parts, bool relaxedDone = false, bool relaxedAwait = fa
 }  // namespace
 
 TEST_CASE("the program that the wrong ones are made from is right") {
-  CHECK(storyOf(gather, gatherWith(allParts)) == "");
+  CHECK(diagnosticOf(gather, gatherWith(allParts)) == "");
 }
 
 TEST_CASE("signals and waits") {
@@ -175,7 +175,7 @@ TEST_CASE("syncs within a block, put by hand") {
       });
     };
   };
-  CHECK(storyOf(gatherByHand, byHand(dsl::before, dsl::after)) == "");
+  CHECK(diagnosticOf(gatherByHand, byHand(dsl::before, dsl::after)) == "");
   checkRefused(gatherByHand, byHand(dsl::none, dsl::after), "ends its call without having heard of it");
   checkRefused(gatherByHand, byHand(dsl::before, dsl::none), "must first tell that its call has begun");
   auto constexpr copies = Spec{.name = "copies", .collective = dsl::custom(1, 2, 2), .autoSync = false, .fuse = false};
@@ -323,141 +323,142 @@ TEST_CASE("blocks of one rank") {
 }
 
 // Who waits for whom: of several blocks that could help, the one that must.
-TEST_CASE("stories of dead-locks") {
+TEST_CASE("diagnostics of dead-locks") {
   constexpr Spec ring{.name = "ring", .collective = dsl::custom(3, 1, 1)};
   // Each waits for the next one around the ring first.
-  CHECK(storyOf(ring,
-                [](Builder& p) {
-                  for (int rank = 0; rank < 3; ++rank) {
-                    auto const next = p.memoryChannel((rank + 1) % 3, rank),
-                               last = p.memoryChannel((rank + 2) % 3, rank);
-                    next.wait();
-                    next.signal();
-                    last.signal();
-                    last.wait();
-                  }
-                }) ==
+  CHECK(diagnosticOf(ring,
+                     [](Builder& p) {
+                       for (int rank = 0; rank < 3; ++rank) {
+                         auto const next = p.memoryChannel((rank + 1) % 3, rank),
+                                    last = p.memoryChannel((rank + 2) % 3, rank);
+                         next.wait();
+                         next.signal();
+                         last.signal();
+                         last.wait();
+                       }
+                     }) ==
         "dead-lock: rank 0 block 0 step 0 (wait) waits for a signal of rank 1 over channel 0; rank 1 block 0 step 0 "
         "(wait) "
         "waits for a signal of rank 2 over channel 0; rank 2 block 0 step 0 (wait) waits for a signal of rank 0 over "
         "channel 0: none of them can go on");
   // One wait for two signals, of which one has come, and its sender has another to send later.
-  CHECK(storyOf(ring,
-                [](Builder& p) {
-                  auto const first = p.memoryChannel(1, 0), second = p.memoryChannel(2, 0);
-                  auto const of1 = p.memoryChannel(0, 1), of2 = p.memoryChannel(0, 2);
-                  p.add(0, {}, {.kind = dsl::StepKind::wait, .objects = {0, 1}});
-                  first.signal();
-                  second.signal();
-                  first.wait();
-                  of1.signal();
-                  of1.wait();
-                  of1.signal();
-                  of2.wait();
-                  of2.signal();
-                }) ==
+  CHECK(diagnosticOf(ring,
+                     [](Builder& p) {
+                       auto const first = p.memoryChannel(1, 0), second = p.memoryChannel(2, 0);
+                       auto const of1 = p.memoryChannel(0, 1), of2 = p.memoryChannel(0, 2);
+                       p.add(0, {}, {.kind = dsl::StepKind::wait, .objects = {0, 1}});
+                       first.signal();
+                       second.signal();
+                       first.wait();
+                       of1.signal();
+                       of1.wait();
+                       of1.signal();
+                       of2.wait();
+                       of2.signal();
+                     }) ==
         "dead-lock: rank 0 block 0 step 0 (wait) waits for a signal of rank 2 over channel 1; rank 2 block 0 step 0 "
         "(wait) "
         "waits for a signal of rank 0 over channel 0: none of them can go on");
   // The block that signals over the channel: not one that waits over it, nor one that signals over another.
   constexpr Spec two{.name = "two", .collective = dsl::custom(2, 1, 1)};
-  CHECK(storyOf(two,
-                [](Builder& p) {
-                  auto const to1 = p.memoryChannel(1, 0), to0 = p.memoryChannel(0, 1);
-                  auto const again1 = p.memoryChannel(1, 0), again0 = p.memoryChannel(0, 1);
-                  auto const heard = p.semaphore(1);
-                  to1.wait();
-                  to1.signal();
-                  again1.wait();
-                  to0.wait({.tb = 0});
-                  heard.release({.tb = 0});
-                  again0.signal({.tb = 0});
-                  heard.acquire({.tb = 1});
-                  to0.signal({.tb = 1});
-                }) ==
+  CHECK(diagnosticOf(two,
+                     [](Builder& p) {
+                       auto const to1 = p.memoryChannel(1, 0), to0 = p.memoryChannel(0, 1);
+                       auto const again1 = p.memoryChannel(1, 0), again0 = p.memoryChannel(0, 1);
+                       auto const heard = p.semaphore(1);
+                       to1.wait();
+                       to1.signal();
+                       again1.wait();
+                       to0.wait({.tb = 0});
+                       heard.release({.tb = 0});
+                       again0.signal({.tb = 0});
+                       heard.acquire({.tb = 1});
+                       to0.signal({.tb = 1});
+                     }) ==
         "dead-lock: rank 0 block 0 step 0 (wait) waits for a signal of rank 1 over channel 0; rank 1 block 1 step 0 "
         "(acquire) waits for a release of semaphore 0; rank 1 block 0 step 0 (wait) waits for a signal of rank 0 over "
         "channel 0: none of them can go on");
   // The shortest, though the other rank's blocks come first and have semaphores of the same numbers.
   CHECK(
-      storyOf(two,
-              [](Builder& p) {
-                for (int rank = 0; rank < 2; ++rank) {
-                  int const blocks = 3 - rank;
-                  auto const semaphores = semaphoresOf(p, rank, blocks);
-                  for (int b = 0; b < blocks; ++b) {
-                    semaphores[static_cast<std::size_t>(b)].acquire({.tb = b});
-                    semaphores[static_cast<std::size_t>((b + 1) % blocks)].release({.tb = b});
-                  }
-                }
-              }) ==
+      diagnosticOf(two,
+                   [](Builder& p) {
+                     for (int rank = 0; rank < 2; ++rank) {
+                       int const blocks = 3 - rank;
+                       auto const semaphores = semaphoresOf(p, rank, blocks);
+                       for (int b = 0; b < blocks; ++b) {
+                         semaphores[static_cast<std::size_t>(b)].acquire({.tb = b});
+                         semaphores[static_cast<std::size_t>((b + 1) % blocks)].release({.tb = b});
+                       }
+                     }
+                   }) ==
       "dead-lock: rank 1 block 0 step 0 (acquire) waits for a release of semaphore 0; rank 1 block 1 step 0 (acquire) "
       "waits for a release of semaphore 1: none of them can go on");
   // A barrier of the own rank.
-  CHECK(storyOf(two,
-                [](Builder& p) {
-                  for (int rank = 0; rank < 2; ++rank) {
-                    int const blocks = 3 - rank;
-                    auto const semaphores = semaphoresOf(p, rank, blocks);
-                    for (int b = rank; b < blocks; ++b) semaphores[static_cast<std::size_t>(b)].acquire({.tb = b});
-                    p.rank(rank).barrier(rank == 0 ? std::vector{0, 1, 2} : std::vector{0, 1});
-                    for (int b = rank; b < blocks; ++b) {
-                      semaphores[static_cast<std::size_t>(b)].release({.tb = rank == 0 ? (b + 1) % blocks : 0});
-                    }
-                  }
-                }) ==
+  CHECK(diagnosticOf(two,
+                     [](Builder& p) {
+                       for (int rank = 0; rank < 2; ++rank) {
+                         int const blocks = 3 - rank;
+                         auto const semaphores = semaphoresOf(p, rank, blocks);
+                         for (int b = rank; b < blocks; ++b) semaphores[static_cast<std::size_t>(b)].acquire({.tb = b});
+                         p.rank(rank).barrier(rank == 0 ? std::vector{0, 1, 2} : std::vector{0, 1});
+                         for (int b = rank; b < blocks; ++b) {
+                           semaphores[static_cast<std::size_t>(b)].release({.tb = rank == 0 ? (b + 1) % blocks : 0});
+                         }
+                       }
+                     }) ==
         "dead-lock: rank 1 block 0 step 0 (barrier) waits for the other blocks of barrier 0; rank 1 block 1 step 0 "
         "(acquire) waits for a release of semaphore 1: none of them can go on");
-  // Whoever waits for those that wait for each other is not part of the story.
+  // Whoever waits for those that wait for each other is not part of the diagnostic.
   CHECK(
-      storyOf(local,
-              [](Builder& p) {
-                auto const first = p.semaphore(0), second = p.semaphore(0), third = p.semaphore(0);
-                first.acquire({.tb = 0});
-                second.acquire({.tb = 1});
-                first.release({.tb = 1});
-                third.release({.tb = 1});
-                third.acquire({.tb = 2});
-                second.release({.tb = 2});
-              }) ==
+      diagnosticOf(local,
+                   [](Builder& p) {
+                     auto const first = p.semaphore(0), second = p.semaphore(0), third = p.semaphore(0);
+                     first.acquire({.tb = 0});
+                     second.acquire({.tb = 1});
+                     first.release({.tb = 1});
+                     third.release({.tb = 1});
+                     third.acquire({.tb = 2});
+                     second.release({.tb = 2});
+                   }) ==
       "dead-lock: rank 0 block 1 step 0 (acquire) waits for a release of semaphore 1; rank 0 block 2 step 0 (acquire) "
       "waits for a release of semaphore 2: none of them can go on");
   // At a barrier: not who has come to it, nor who is to come to another one.
-  CHECK(storyOf(local,
-                [](Builder& p) {
-                  auto const early = p.semaphore(0), late = p.semaphore(0);
-                  early.acquire({.tb = 2});
-                  late.acquire({.tb = 3});
-                  p.rank(0).barrier({0, 1, 3});
-                  p.rank(0).barrier({1, 2});
-                  early.release({.tb = 0});
-                  late.release({.tb = 0});
-                }) ==
+  CHECK(diagnosticOf(local,
+                     [](Builder& p) {
+                       auto const early = p.semaphore(0), late = p.semaphore(0);
+                       early.acquire({.tb = 2});
+                       late.acquire({.tb = 3});
+                       p.rank(0).barrier({0, 1, 3});
+                       p.rank(0).barrier({1, 2});
+                       early.release({.tb = 0});
+                       late.release({.tb = 0});
+                     }) ==
         "dead-lock: rank 0 block 0 step 0 (barrier) waits for the other blocks of barrier 0; rank 0 block 3 step 0 "
         "(acquire) waits for a release of semaphore 1: none of them can go on");
   // Packets into the chunk that is waited for, not into those beside it.
-  CHECK(storyOf(Spec{.name = "beside",
-                     .collective = dsl::custom(3, 1, 1),
-                     .protocol = Protocol::lowLatency,
-                     .fuse = false,
-                     .doubleScratch = true},
-                [](Builder& p) {
-                  dsl::BufferRef const scratch[] = {p.rank(0).scratch(3), p.rank(1).scratch(1), p.rank(2).scratch(1)};
-                  auto const to1 = p.memoryChannel(1, 0), to2 = p.memoryChannel(2, 0);
-                  dsl::MemoryChannelRef const from[] = {p.memoryChannel(0, 1), p.memoryChannel(0, 2)};
-                  auto const self = p.rank(0);
-                  self.unpackPackets(self.output()[0], scratch[0][1]);
-                  to1.putPackets(scratch[1][0], self.input()[0]);
-                  to2.putPackets(scratch[2][0], self.input()[0]);
-                  for (int rank : {1, 2}) {
-                    p.rank(rank).unpackPackets(p.rank(rank).output()[0], scratch[rank][0]);
-                    for (int chunk = 0; chunk < 3; ++chunk) {
-                      if ((chunk == 1) == (rank == 2)) {
-                        from[rank - 1].putPackets(scratch[0][chunk], p.rank(rank).input()[0]);
-                      }
-                    }
+  CHECK(diagnosticOf(
+            Spec{.name = "beside",
+                 .collective = dsl::custom(3, 1, 1),
+                 .protocol = Protocol::lowLatency,
+                 .fuse = false,
+                 .doubleScratch = true},
+            [](Builder& p) {
+              dsl::BufferRef const scratch[] = {p.rank(0).scratch(3), p.rank(1).scratch(1), p.rank(2).scratch(1)};
+              auto const to1 = p.memoryChannel(1, 0), to2 = p.memoryChannel(2, 0);
+              dsl::MemoryChannelRef const from[] = {p.memoryChannel(0, 1), p.memoryChannel(0, 2)};
+              auto const self = p.rank(0);
+              self.unpackPackets(self.output()[0], scratch[0][1]);
+              to1.putPackets(scratch[1][0], self.input()[0]);
+              to2.putPackets(scratch[2][0], self.input()[0]);
+              for (int rank : {1, 2}) {
+                p.rank(rank).unpackPackets(p.rank(rank).output()[0], scratch[rank][0]);
+                for (int chunk = 0; chunk < 3; ++chunk) {
+                  if ((chunk == 1) == (rank == 2)) {
+                    from[rank - 1].putPackets(scratch[0][chunk], p.rank(rank).input()[0]);
                   }
-                }) ==
+                }
+              }
+            }) ==
         "dead-lock: rank 0 block 0 step 0 (unpackPackets) waits for packets in scratch[1] of rank 0; rank 2 block 0 "
         "step 0 (unpackPackets) "
         "waits for packets in scratch[0] of rank 2: none of them can go on");
@@ -493,7 +494,7 @@ TEST_CASE("results") {
       });
     };
   };
-  CHECK(storyOf(scatter, pull(0, 1)) == "");
+  CHECK(diagnosticOf(scatter, pull(0, 1)) == "");
   checkRefused(scatter, pull(1, 1), "output[0] of rank 0 ends with input[1] of rank 1, which does not belong there");
   checkRefused(scatter, pull(0, 2), "output[0] of rank 0 ends with input[0] of rank 1 added 2 times");
   checkRefused(
@@ -534,7 +535,7 @@ TEST_CASE("results") {
       }
     };
     if (swapped) checkRefused(pairs, define, "output[0] of rank 1 ends with input[1] of rank 1, which does not belong");
-    if (!swapped) CHECK(storyOf(pairs, define) == "");
+    if (!swapped) CHECK(diagnosticOf(pairs, define) == "");
   }
   // Read before anything is there.
   checkRefused(
@@ -576,7 +577,7 @@ TEST_CASE("packets") {
       });
     };
   };
-  CHECK(storyOf(reduceDouble, packets(false, false, true)) == "");
+  CHECK(diagnosticOf(reduceDouble, packets(false, false, true)) == "");
   checkRefused(reducePackets, packets(false, false, true),
                "has read those of this one: let its call wait for an answer, or use doubleScratch");
   checkRefused(reducePackets, packets(true, false, true), "waits for packets in scratch[0..1] of rank 1");
@@ -703,7 +704,7 @@ TEST_CASE("what packets tell") {
     sides.reader.sync(0);
     sides.send();
   };
-  CHECK(storyOf(told, program(1, readFirst, unpack)) == "");
+  CHECK(diagnosticOf(told, program(1, readFirst, unpack)) == "");
   // In the phase behind the packet's.
   checkRefused(told,
                program(
@@ -764,7 +765,7 @@ TEST_CASE("ports") {
       }
     };
   };
-  CHECK(storyOf(send, port(true, false)) == "");
+  CHECK(diagnosticOf(send, port(true, false)) == "");
   // A port moves packets that lie ready: not those that nobody wrote, that are plain data, or that lack a sync.
   auto const forward = [](bool writes, bool asPackets, bool syncs) {
     return [=](Builder& p) {
@@ -787,12 +788,12 @@ TEST_CASE("ports") {
                            .autoSync = false,
                            .fuse = false,
                            .doubleScratch = true};
-  CHECK(storyOf(forwarded, forward(true, true, true)) == "");
+  CHECK(diagnosticOf(forwarded, forward(true, true, true)) == "");
   for (auto const& wrong : {forward(false, false, true), forward(true, false, true), forward(true, true, false)}) {
     checkRefused(forwarded, wrong, "moves packets in scratch[1] of rank 0, which nothing orders before it");
   }
   // A port's signal comes behind its data, relaxed or not.
-  CHECK(storyOf(send, [](Builder& p) {
+  CHECK(diagnosticOf(send, [](Builder& p) {
           for (int rank = 0; rank < 2; ++rank) {
             auto channel = p.portChannel(1 - rank, rank);
             channel.signal();
@@ -855,7 +856,7 @@ TEST_CASE("switches") {
       });
     };
   };
-  CHECK(storyOf(reduce, seed(false)) == "");
+  CHECK(diagnosticOf(reduce, seed(false)) == "");
   checkRefused(reduce, seed(true), "the relaxed signal and wait between them hand over no data");
   checkRefused(
       reduce,

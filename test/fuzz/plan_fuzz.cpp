@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Execution plans that say something else in a few places: whatever it is, a plan is refused with its place, found
-// wrong with a story, or right, and then it can be written again.
+// wrong with a diagnostic, or right, and then it can be written again.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -81,9 +81,9 @@ struct ImageRoom {
 // of a fixed size.
 template <ImageRoom Room>
 struct Image {
-  static constexpr std::size_t storyRoom = 1024;
-  std::size_t storySize = 0;
-  char story[storyRoom]{};
+  static constexpr std::size_t diagnosticRoom = 1024;
+  std::size_t diagnosticSize = 0;
+  char diagnostic[diagnosticRoom]{};
   layout::PlanShape shape{};
   bool isCode = false;  // else kernels interpret the context's table
   ImageRoom sizes{0, 0, 0, 0};
@@ -102,8 +102,9 @@ consteval Image<Room> imageWith() {
   Image<Room> image;
   auto program = build<P>();
   auto const verdict = dsl::verify(program);
-  image.storySize = verdict.story.size() < image.storyRoom ? verdict.story.size() : image.storyRoom;
-  std::copy_n(verdict.story.view().begin(), image.storySize, image.story);
+  image.diagnosticSize =
+      verdict.diagnostic.size() < image.diagnosticRoom ? verdict.diagnostic.size() : image.diagnosticRoom;
+  std::copy_n(verdict.diagnostic.view().begin(), image.diagnosticSize, image.diagnostic);
   if (!verdict.right()) return image;
   markConclusions(program, verdict.reductions);
   coarsen(program);
@@ -166,8 +167,8 @@ inline constexpr auto imageOf = trimmedImage<P>();
 template <class P>
 consteval auto sentenceOf() {
   auto const& image = usualImage<P>;
-  Sentence<usualImage<P>.storySize + 1> sentence;
-  std::copy_n(image.story, image.storySize, sentence.text);
+  Sentence<usualImage<P>.diagnosticSize + 1> sentence;
+  std::copy_n(image.diagnostic, image.diagnosticSize, sentence.text);
   return sentence;
 }
 
@@ -180,7 +181,7 @@ struct Refused {
 
 template <class P>
 consteval bool isRight() {
-  if constexpr (usualImage<P>.storySize == 0) {
+  if constexpr (usualImage<P>.diagnosticSize == 0) {
     return true;
   } else {
     return Refused<sentenceOf<P>()>::right;
@@ -189,7 +190,7 @@ consteval bool isRight() {
 
 }  // namespace detail
 
-// True, or the compiler's message holds the story. For device code, which must not call functions of the host.
+// True, or the compiler's message holds the diagnostic. For device code, which must not call functions of the host.
 template <ProgramType P>
 inline constexpr bool isRight = detail::isRight<P>();
 

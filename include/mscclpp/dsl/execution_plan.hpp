@@ -35,7 +35,7 @@ struct PlanExecution {
 
 class ExecutionPlan {
  public:
-  // Throws invalidUsage for a file that is no plan, and for a plan that is wrong, with its story.
+  // Throws invalidUsage for a file that is no plan, and for a plan that is wrong, with its diagnostic.
   static ExecutionPlan load(std::string const& path);
   explicit ExecutionPlan(Program program);
 

@@ -6,7 +6,7 @@
 //          inWindow, outWindow);
 //
 // or dsl::kernel<Mine, Max>(in, out, count, plan, inWindow, outWindow), called by all threads of a kernel of one's own
-// with that shape. A call begins with a meeting of the block and ends without one. Called again in one kernel, a
+// with that shape. A call begins with a barrier of the block and ends without one. Called again in one kernel, a
 // program of one block needs nothing between the calls, while the blocks of others meet there: the proof takes it that
 // a rank's blocks end a call together, as at a kernel's end. `count` is the elements of the message: of one rank's part
 // where a buffer holds a part of each rank. Windows are needed for buffers of other ranks that the program reads or
@@ -150,7 +150,7 @@ struct StepGroup {
 };
 
 // Sends of plain data as packets, or unpackings of packets into plain memory: nobody waits for part of such a run of
-// steps, and without a meeting between them they touch different data.
+// steps, and without a barrier between them they touch different data.
 enum class GroupKind : std::uint8_t { none, sends, unpackings };
 
 template <class Data>

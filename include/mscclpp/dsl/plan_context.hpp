@@ -31,7 +31,7 @@ inline constexpr StepForm stepFormOf = stepsAreCode<P> ? StepForm::code : StepFo
 
 class PlanContext {
  public:
-  // Throws invalidUsage, with the story, for a program that is not right; unsupported for one that needs switch
+  // Throws invalidUsage, with the diagnostic, for a program that is not right; unsupported for one that needs switch
   // channels, or memory channels between hosts.
   PlanContext(Communicator const& communicator, Program const& program, std::uint64_t maxBytes,
               StepForm form = StepForm::table);
@@ -57,7 +57,7 @@ class PlanContext {
   std::uint64_t maxBytes_;
   LaunchShape shape_;
   StepForm form_;
-  unsigned widestStep_, widestSteps_;  // chunks of one step, and of the steps between two meetings, at most
+  unsigned widestStep_, widestSteps_;  // chunks of one step, and of the steps between two barriers, at most
   DeviceMemory shared_;                // signals that arrive, then scratch
   DeviceMemory private_;               // counters of this rank alone
   DeviceMemory table_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Joins chunks that no step takes apart: a message that every step moves whole is one chunk, however many the program
-// cuts it into, and costs the arithmetic of one. After the proof, whose stories count the author's chunks.
+// cuts it into, and costs the arithmetic of one. After the proof, whose diagnostics count the author's chunks.
 //
 // The bytes that each step moves stay the same ones on all ranks: where all operands begin and end at every n-th chunk,
 // only those borders matter, and all ranks cut there.

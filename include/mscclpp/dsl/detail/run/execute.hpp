@@ -117,7 +117,7 @@ class PlanRunner {
  private:
   MSCCLPP_DEVICE layout::PlanHandle const& plan() const { return context_.places.plan(); }
 
-  // Once every thread has read the epoch, the next call may find the next one: at the first meeting of the block, while
+  // Once every thread has read the epoch, the next call may find the next one: at the first barrier of the block, while
   // data are on their way, else at the end.
   MSCCLPP_DEVICE void syncAndCommit() {
     thisBlock().sync();

@@ -266,16 +266,15 @@ constexpr Text Bounds::checkUses(int rank) {
       return say("rank ", rank, " semaphore ", s, " begins at ", of(rank).semaphores[at]);
   }
   for (std::size_t id = 0; id < mine.barriers.size(); ++id) {
-    auto const& meeting = mine.barriers[id];
-    if (meeting.blocks == 0) continue;
-    if (static_cast<int>(meeting.by.size()) != meeting.blocks) {
-      return say("rank ", rank, " barrier ", id, " is of ", meeting.blocks, " blocks, and ", meeting.by.size(),
-                 " come to it");
+    auto const& use = mine.barriers[id];
+    if (use.blocks == 0) continue;
+    if (static_cast<int>(use.by.size()) != use.blocks) {
+      return say("rank ", rank, " barrier ", id, " is of ", use.blocks, " blocks, and ", use.by.size(), " come to it");
     }
-    for (auto const& by : meeting.by) {
-      if (by.sameNumber(meeting.by[0])) continue;
-      return say("rank ", rank, " barrier ", id, ": block ", meeting.by[0].block, " comes to it ",
-                 counted(meeting.by[0]), ", block ", by.block, " ", counted(by));
+    for (auto const& by : use.by) {
+      if (by.sameNumber(use.by[0])) continue;
+      return say("rank ", rank, " barrier ", id, ": block ", use.by[0].block, " comes to it ", counted(use.by[0]),
+                 ", block ", by.block, " ", counted(by));
     }
   }
   return {};

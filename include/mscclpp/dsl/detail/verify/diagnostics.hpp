@@ -46,8 +46,8 @@ constexpr Text missing(Program const& program, Stamp const& earlier, Stamp const
 }
 
 // `here`: the one operand, of `later`, in which they meet.
-constexpr Text raceStory(Program const& program, Stamp const& earlier, bool earlierWrites, Stamp const& later,
-                         bool laterWrites, Chunks const& here, bool relaxedOnly) {
+constexpr Text raceDiagnostic(Program const& program, Stamp const& earlier, bool earlierWrites, Stamp const& later,
+                              bool laterWrites, Chunks const& here, bool relaxedOnly) {
   return say(who(program, later), laterWrites ? " writes " : " reads ", describe(here), ", which ",
              who(program, earlier), earlierWrites ? " writes" : " reads",
              ", and nothing orders the two: ", missing(program, earlier, later, relaxedOnly));

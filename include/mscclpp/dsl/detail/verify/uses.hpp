@@ -37,11 +37,11 @@ constexpr Text counted(Uses const& uses) {
 // Who signals, waits, acquires, releases, meets: how often, and from how many blocks.
 struct RankUses {
   std::vector<Uses> signals, waits, releases, acquires;
-  struct Meeting {
+  struct BarrierUse {
     int blocks = 0;
     std::vector<Uses> by = {};
   };
-  std::vector<Meeting> barriers;
+  std::vector<BarrierUse> barriers;
 };
 
 // `problem` receives what is wrong with it at once.
@@ -68,21 +68,21 @@ constexpr RankUses usesOf(Program const& program, int rank, Text& problem) {
       if (step.kind != StepKind::barrier) continue;
       auto const id = static_cast<std::size_t>(step.objects[0]);
       if (uses.barriers.size() <= id) uses.barriers.resize(id + 1);
-      auto& meeting = uses.barriers[id];
-      if (meeting.blocks != 0 && meeting.blocks != step.blocks) {
-        problem = say("rank ", rank, " barrier ", id, " is of ", meeting.blocks, " blocks in one step and of ",
-                      step.blocks, " in another");
+      auto& use = uses.barriers[id];
+      if (use.blocks != 0 && use.blocks != step.blocks) {
+        problem = say("rank ", rank, " barrier ", id, " is of ", use.blocks, " blocks in one step and of ", step.blocks,
+                      " in another");
       }
-      meeting.blocks = step.blocks;
+      use.blocks = step.blocks;
       bool known = false;
-      for (auto& by : meeting.by) {
+      for (auto& by : use.by) {
         if (by.block != b) continue;
         by.add(b, inLoop);
         known = true;
       }
       if (!known) {
-        meeting.by.emplace_back();
-        meeting.by.back().add(b, inLoop);
+        use.by.emplace_back();
+        use.by.back().add(b, inLoop);
       }
     }
   }

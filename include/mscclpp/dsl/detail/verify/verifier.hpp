@@ -17,9 +17,9 @@
 
 #include "mscclpp/dsl/core/demand.hpp"
 #include "mscclpp/dsl/core/program.hpp"
+#include "mscclpp/dsl/detail/verify/diagnostics.hpp"
 #include "mscclpp/dsl/detail/verify/knowledge.hpp"
 #include "mscclpp/dsl/detail/verify/memory_state.hpp"
-#include "mscclpp/dsl/detail/verify/stories.hpp"
 
 namespace mscclpp::dsl::detail {
 
@@ -81,7 +81,7 @@ class Verifier {
     }
   }
 
-  // The story of what is wrong; empty: nothing.
+  // The diagnostic of what is wrong; empty: nothing.
   constexpr Text run() {
     int const calls = program_.doubleScratch ? 3 : 2;
     for (bool progress = true; progress;) {
@@ -89,14 +89,14 @@ class Verifier {
       for (auto& block : blocks_) {
         while (block.call < calls && advance(block)) {
           progress = true;
-          if (!story_.empty()) return story_;
+          if (!diagnostic_.empty()) return diagnostic_;
         }
       }
     }
     for (auto const& block : blocks_) {
       if (block.call < calls) return deadLock();
     }
-    return story_;
+    return diagnostic_;
   }
 
   // Whether chunks of different places of the message meet, so that all chunks must be equally long.
@@ -116,7 +116,7 @@ class Verifier {
     int phase = 0, inPhase = 0;
     int turn = -1;  // of the loop it is in
     std::size_t loop = 0;
-    int meeting = -1;      // arrived at this meeting of its barrier
+    int round = -1;        // of its barrier, at which it has arrived
     bool ended = false;    // its call
     Knowledge control{};   // of its first warp, which signals and waits
     int controlCopy = -1;  // the copy that is still the same; -1: none
@@ -138,7 +138,7 @@ class Verifier {
     int phase = 0;
     Knowledge knows{};
   };
-  struct Meeting {
+  struct BarrierRound {
     int arrived = 0;
     Knowledge knows{};
   };
@@ -149,9 +149,9 @@ class Verifier {
     Knowledge knows{};                            // of the caller
     std::vector<Queue> queues = {}, tokens = {};  // signals that came over each channel; releases
     std::vector<Port> ports = {};
-    std::vector<int> pairs = {};                      // by channel: the peer's
-    std::vector<std::vector<Meeting>> barriers = {};  // by barrier and meeting
-    std::vector<std::vector<int>> meetings = {};      // by barrier and block: meetings so far
+    std::vector<int> pairs = {};                           // by channel: the peer's
+    std::vector<std::vector<BarrierRound>> barriers = {};  // by barrier and round
+    std::vector<std::vector<int>> rounds = {};             // by barrier and block: how many it has come to
   };
 
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -273,7 +273,7 @@ class Verifier {
         endPhase(block);
         return true;
       case StepKind::barrier:
-        return meet(block, step);
+        return arrive(block, step);
       case StepKind::loopBegin:
         block.turn = 0;
         block.loop = block.step;
@@ -289,27 +289,27 @@ class Verifier {
     return true;
   }
 
-  constexpr bool meet(BlockState& block, Step const& step) {
+  constexpr bool arrive(BlockState& block, Step const& step) {
     auto& rank = ranks_[at(block.rank)];
     auto const id = at(step.objects[0]);
     if (rank.barriers.size() <= id) {
       rank.barriers.resize(id + 1);
-      rank.meetings.resize(id + 1);
+      rank.rounds.resize(id + 1);
     }
-    if (rank.meetings[id].empty()) rank.meetings[id].resize(of(block.rank).blocks.size(), 0);
-    auto& meetings = rank.barriers[id];
-    if (block.meeting < 0) {
+    if (rank.rounds[id].empty()) rank.rounds[id].resize(of(block.rank).blocks.size(), 0);
+    auto& rounds = rank.barriers[id];
+    if (block.round < 0) {
       endPhase(block);
-      block.meeting = rank.meetings[id][at(block.block)]++;
-      if (meetings.size() <= at(block.meeting)) meetings.push_back({0, Knowledge(actors_)});
-      ++meetings[at(block.meeting)].arrived;
-      meetings[at(block.meeting)].knows.join(block.control);
+      block.round = rank.rounds[id][at(block.block)]++;
+      if (rounds.size() <= at(block.round)) rounds.push_back({0, Knowledge(actors_)});
+      ++rounds[at(block.round)].arrived;
+      rounds[at(block.round)].knows.join(block.control);
     }
-    auto const& meeting = meetings[at(block.meeting)];
-    if (meeting.arrived < step.blocks) return false;
-    controlOf(block).join(meeting.knows);
+    auto const& round = rounds[at(block.round)];
+    if (round.arrived < step.blocks) return false;
+    controlOf(block).join(round.knows);
     block.all = copyOfControl(block);
-    block.meeting = -1;
+    block.round = -1;
     return true;
   }
 
@@ -354,7 +354,7 @@ class Verifier {
   std::vector<Reduces> reductions_;
   std::vector<Knowledge> copies_;  // as it was, for whoever hears of it later
   std::vector<Message> messages_;  // of packets
-  Text story_;
+  Text diagnostic_;
 };
 
 }  // namespace mscclpp::dsl::detail

@@ -45,7 +45,7 @@ constexpr void Verifier::endCall(int rank) {
     if (block.rank == rank) state.knows.join(block.control);
   }
   checkOutput(rank, call);
-  if (!story_.empty()) return;
+  if (!diagnostic_.empty()) return;
   for (auto& block : blocks_) {
     if (block.rank == rank) ++block.call;
   }
@@ -66,7 +66,8 @@ constexpr void Verifier::checkOutput(int rank, int call) {
       for (int part = 0; part < memory_.parts(); ++part) {
         auto const& piece = memory_.piece(rank, place.buffer, place.index, part, call);
         if (!state.knows.knowsData(piece.written)) {
-          story_ = raceStory(program_, piece.written, true, stamp, false, said, state.knows.knowsOrder(piece.written));
+          diagnostic_ =
+              raceDiagnostic(program_, piece.written, true, stamp, false, said, state.knows.knowsOrder(piece.written));
           return;
         }
         for (auto const& read : piece.reads) {
@@ -75,7 +76,7 @@ constexpr void Verifier::checkOutput(int rank, int call) {
             reliesOnPackets_ = true;
             continue;
           }
-          story_ = raceStory(program_, read, false, stamp, true, said, false);
+          diagnostic_ = raceDiagnostic(program_, read, false, stamp, true, said, false);
           return;
         }
         if (buffer == BufferKind::input) continue;
@@ -84,7 +85,7 @@ constexpr void Verifier::checkOutput(int rank, int call) {
         std::vector<Contribution> const none;
         auto const& got = piece.value == nothing ? none : memory_.value(piece.value).holds;
         if (isSame(got, wanted)) continue;
-        story_ = wrongResult(program_, said, got, wanted);
+        diagnostic_ = wrongResult(program_, said, got, wanted);
         return;
       }
     }
@@ -119,7 +120,7 @@ constexpr int Verifier::awaitedBlock(BlockState const& block) const {
         }
       }
       if (step.kind == StepKind::barrier && candidate.kind == StepKind::barrier && theirs.rank == block.rank &&
-          theirs.meeting < 0 && candidate.objects[0] == step.objects[0]) {
+          theirs.round < 0 && candidate.objects[0] == step.objects[0]) {
         return other;
       }
       if (step.kind == StepKind::move && candidate.kind == StepKind::move) {

@@ -37,18 +37,18 @@ constexpr int Verifier::read(Access const& access) {
     return own.value;
   }
   forEachOther(access, [&](Piece& piece, bool wasWritten, bool) {
-    if (!story_.empty() || !wasWritten || piece.written.samePiece(access.stamp)) return;
+    if (!diagnostic_.empty() || !wasWritten || piece.written.samePiece(access.stamp)) return;
     if (access.knows->knowsData(piece.written)) return;
-    story_ = raceStory(program_, piece.written, true, access.stamp, false, access.said,
-                       access.knows->knowsOrder(piece.written));
+    diagnostic_ = raceDiagnostic(program_, piece.written, true, access.stamp, false, access.said,
+                                 access.knows->knowsOrder(piece.written));
   });
-  if (!story_.empty()) return nothing;
+  if (!diagnostic_.empty()) return nothing;
   if (own.packets) {
-    story_ = say(who(program_, access.stamp), " reads ", describe(access.said), " as plain data; ",
-                 who(program_, own.written), " writes packets there");
+    diagnostic_ = say(who(program_, access.stamp), " reads ", describe(access.said), " as plain data; ",
+                      who(program_, own.written), " writes packets there");
   } else if (own.value == nothing) {
-    story_ = say(who(program_, access.stamp), " reads ", describe(access.said),
-                 ", where nothing has been written before it");
+    diagnostic_ = say(who(program_, access.stamp), " reads ", describe(access.said),
+                      ", where nothing has been written before it");
   }
   own.reads.push_back(access.stamp);
   return own.value;
@@ -57,17 +57,17 @@ constexpr int Verifier::read(Access const& access) {
 constexpr void Verifier::write(Access const& access, int value, int message) {
   bool const packets = access.said.packets;
   forEachOther(access, [&](Piece& piece, bool wasWritten, bool same) {
-    if (!story_.empty()) return;
+    if (!diagnostic_.empty()) return;
     bool const newCall = piece.written.call != access.stamp.call;
     if (wasWritten && !piece.written.byCaller() && piece.packets != packets &&
         access.chunk.buffer == BufferKind::scratch) {
-      story_ =
+      diagnostic_ =
           say(who(program_, access.stamp), " writes ", describe(access.said), ", where ", who(program_, piece.written),
               " writes ", packets ? "plain data" : "packets", ": what is left of one could pass for the other");
       return;
     }
     if (packets && wasWritten && same && !newCall) {
-      story_ =
+      diagnostic_ =
           say(who(program_, access.stamp), " writes ", describe(access.said), ", which ", who(program_, piece.written),
               " writes in the same call: both packets carry the call's flag, and the reader could take either");
       return;
@@ -82,18 +82,18 @@ constexpr void Verifier::write(Access const& access, int value, int message) {
     for (auto const& read : piece.reads) {
       if (!same && read.call == access.stamp.call) continue;
       if (knows(read)) continue;
-      story_ = raceStory(program_, read, false, access.stamp, true, access.said, false);
+      diagnostic_ = raceDiagnostic(program_, read, false, access.stamp, true, access.said, false);
       return;
     }
     if (!wasWritten) return;
     bool const ordered = packets ? knows(piece.written)
                                  : piece.written.samePiece(access.stamp) || access.knows->knowsData(piece.written);
     if (!ordered) {
-      story_ = raceStory(program_, piece.written, true, access.stamp, true, access.said,
-                         access.knows->knowsOrder(piece.written));
+      diagnostic_ = raceDiagnostic(program_, piece.written, true, access.stamp, true, access.said,
+                                   access.knows->knowsOrder(piece.written));
     }
   });
-  if (!story_.empty()) return;
+  if (!diagnostic_.empty()) return;
   checkPlace(access, value);
   auto& own = memory_.piece(access.chunk.rank, access.chunk.buffer, access.chunk.index, access.part, access.stamp.call);
   own.written = access.stamp;
@@ -116,7 +116,7 @@ constexpr int Verifier::combine(Step const& step, std::vector<int> const& values
   for (int const id : values) {
     auto const& value = memory_.value(id);
     if (value.reduced && value.reduce != step.reduce) {
-      story_ =
+      diagnostic_ =
           say(who(program_, stamp), " reduces by ", nameOf(step.reduce), " what was reduced by ", nameOf(value.reduce));
       return nothing;
     }
@@ -187,10 +187,10 @@ constexpr bool Verifier::move(BlockState& block, Step const& step) {
       values.clear();
       for (auto const& source : step.sources) {
         values.push_back(read(access(source)));
-        if (!story_.empty()) return;
+        if (!diagnostic_.empty()) return;
       }
       int const value = combine(step, values, stamp);
-      if (!story_.empty()) return;
+      if (!diagnostic_.empty()) return;
       if (step.sources.size() > 1 && block.call == 0) {
         bool const all = static_cast<int>(memory_.value(value).holds.size()) == program_.size();
         auto& reduces = reductions_[block.firstStep + block.step];
@@ -199,10 +199,10 @@ constexpr bool Verifier::move(BlockState& block, Step const& step) {
       }
       for (auto const& target : step.targets) {
         write(access(target), value, message);
-        if (!story_.empty()) return;
+        if (!diagnostic_.empty()) return;
       }
     });
-    if (!story_.empty()) return true;
+    if (!diagnostic_.empty()) return true;
   }
   return true;
 }
@@ -221,7 +221,7 @@ constexpr bool Verifier::portMove(BlockState& block, Step const& step) {
         said.count = 1;
         return Access{stamp, &knows, program_.canonical(said), said, part};
       };
-      if (!story_.empty()) return;
+      if (!diagnostic_.empty()) return;
       auto source = access(step.sources[0]);
       int value = nothing;
       if (source.said.packets) {
@@ -229,14 +229,14 @@ constexpr bool Verifier::portMove(BlockState& block, Step const& step) {
         auto const& piece = memory_.piece(source.chunk.rank, source.chunk.buffer, source.chunk.index, part, block.call);
         if (!piece.written.exists() || !piece.packets || piece.written.call != block.call ||
             !knows.knowsData(piece.written)) {
-          story_ = say(who(program_, stamp), " moves ", describe(source.said), ", which nothing orders before it");
+          diagnostic_ = say(who(program_, stamp), " moves ", describe(source.said), ", which nothing orders before it");
           return;
         }
         value = piece.value;
       } else {
         value = read(source);
       }
-      if (!story_.empty()) return;
+      if (!diagnostic_.empty()) return;
       int message = -1;
       if (step.targets[0].packets) {
         message = static_cast<int>(messages_.size());

@@ -21,22 +21,22 @@
 namespace mscclpp::dsl {
 
 struct Verdict {
-  Text story = {};               // the first thing that is wrong: who, which step, what is missing; empty: nothing
+  Text diagnostic = {};          // the first thing that is wrong: who, which step, what is missing; empty: nothing
   bool needsEvenChunks = false;  // runs only messages that divide into equally long chunks
   bool reliesOnPackets = false;  // overwrites plain data whose readers have only sent packets of them: right wherever a
                                  // load takes effect before the stores that depend on it, but no order to the checker
   bool canAverage = true;        // no reduction makes now a part of a result, now all of it
   std::vector<detail::Reduces> reductions = {};  // by step
 
-  constexpr bool right() const { return story.empty(); }
+  constexpr bool right() const { return diagnostic.empty(); }
 };
 
 constexpr Verdict verify(Program const& program) {
   Verdict verdict;
-  verdict.story = detail::Bounds(program).check();
+  verdict.diagnostic = detail::Bounds(program).check();
   if (!verdict.right()) return verdict;
   detail::Verifier verifier(program);
-  verdict.story = verifier.run();
+  verdict.diagnostic = verifier.run();
   verdict.needsEvenChunks = verifier.needsEvenChunks();
   verdict.reliesOnPackets = verifier.reliesOnPackets();
   verdict.reductions = verifier.reductions();
