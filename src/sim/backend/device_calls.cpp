@@ -52,13 +52,13 @@ void syncBarrier(unsigned id, unsigned threads) {
 
 void syncCluster() {
   auto& self = currentGpuThread("syncCluster");
-  self.block->kernel().meetCluster(self);
+  self.block->kernel().clusterBarrier(self);
 }
 
 void syncWarp(unsigned mask) {
   auto& self = currentGpuThread("syncWarp");
   WarpRequest request;
-  self.block->meet(self, request, mask);
+  self.block->rendezvous(self, request, mask);
 }
 
 void shuffle(void const* in, void* out, std::size_t bytes, unsigned lane, unsigned mask) {
@@ -69,7 +69,7 @@ void shuffle(void const* in, void* out, std::size_t bytes, unsigned lane, unsign
   request.in = in;
   request.out = out;
   request.bytes = bytes;
-  self.block->meet(self, request, mask);
+  self.block->rendezvous(self, request, mask);
 }
 
 unsigned ballot(bool predicate, unsigned mask) {
@@ -77,7 +77,7 @@ unsigned ballot(bool predicate, unsigned mask) {
   WarpRequest request;
   request.operation = WarpOperation::ballot;
   request.predicate = predicate;
-  self.block->meet(self, request, mask);
+  self.block->rendezvous(self, request, mask);
   return request.result;
 }
 

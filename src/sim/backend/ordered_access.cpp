@@ -157,7 +157,7 @@ void storeLines(Words4* address, Words4 const& value, bool active) {
       auto& observer = *machine.observer();
       observer.tornLine(*agent, address, observer.siteOf(*agent, request.code));
     }
-    self.block->meet(self, request, 0xffffffffu);
+    self.block->rendezvous(self, request, 0xffffffffu);
     if (active) storeHalves(self, address, value, request.code);
     return;
   }
@@ -169,7 +169,7 @@ void storeLines(Words4* address, Words4 const& value, bool active) {
   request.predicate = active;
   request.address = address;
   request.words = value;
-  self.block->meet(self, request, 0xffffffffu);
+  self.block->rendezvous(self, request, 0xffffffffu);
 }
 
 Words4 loadLines(Words4 const* address, bool active) {
@@ -177,7 +177,7 @@ Words4 loadLines(Words4 const* address, bool active) {
   WarpRequest request;
   request.code = __builtin_return_address(0);
   if (!self.block->kernel().machine().linesArriveWhole()) {
-    self.block->meet(self, request, 0xffffffffu);
+    self.block->rendezvous(self, request, 0xffffffffu);
     return active ? loadHalves(self, address, request.code) : Words4{};
   }
   if (active) {
@@ -187,7 +187,7 @@ Words4 loadLines(Words4 const* address, bool active) {
   request.operation = WarpOperation::loadLines;
   request.predicate = active;
   request.address = const_cast<Words4*>(address);
-  self.block->meet(self, request, 0xffffffffu);
+  self.block->rendezvous(self, request, 0xffffffffu);
   return request.words;
 }
 

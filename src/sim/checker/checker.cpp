@@ -172,7 +172,7 @@ std::vector<Agent*> Checker::beginBlock(int device, std::string const& kernel, u
 }
 
 Clock Checker::endBlock(std::span<Agent* const> threads) {
-  meet(threads, nullptr);
+  barrier(threads, nullptr);
   for (auto const* const thread : threads) {
     auto const& agent = *thread;
     auto& info = chunks_[agent.id / threadsPerChunk];
@@ -207,7 +207,7 @@ void Checker::spin(Agent& agent) {
   if (auto* const task = currentTask()) machine_.scheduler().spin(*task, readsOfSpin);
 }
 
-void Checker::meet(std::span<Agent* const> agents, char const* what) {
+void Checker::barrier(std::span<Agent* const> agents, char const* what) {
   if (agents.size() < 2 && what != nullptr) return;
   Clock joined = agents.front()->known;
   Clock previous = joined;

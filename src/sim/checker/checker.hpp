@@ -89,7 +89,7 @@ class Checker final : public Observer {
 
   Clock release(Agent& agent) override;
   void acquire(Agent& agent, Clock const& clock) override { agent.known.join(clock); }
-  void meet(std::span<Agent* const> agents, char const* what) override;
+  void barrier(std::span<Agent* const> agents, char const* what) override;
   void fence(Agent& agent, Access const& fence, Site site) override;
   void proxyFence(Agent& agent) override;
   void aliasFence(Agent& agent) override;

@@ -156,24 +156,24 @@ void Block::release(Barrier& barrier, GpuThread const* except) {
   for (std::size_t w = 0; w < warps_.size(); ++w) {
     if (barrier.arrived[w] != 0) members |= 1u << w;
   }
-  if (auto* const time = scheduler.time()) time->meet(barrier.waiting, VirtualTime::Meeting::block);
+  if (auto* const time = scheduler.time()) time->barrier(barrier.waiting, VirtualTime::Barrier::block);
   barrier.members = members;
   barrier.arrived.fill(0);
   barrier.threads = 0;
   for (GpuThread* thread : barrier.waiting) {
     if (thread != except) scheduler.makeReady(*thread);
   }
-  tellMeeting(barrier.waiting, "barrier");
+  tellBarrier(barrier.waiting, "barrier");
   barrier.waiting.clear();
 }
 
-void Block::tellMeeting(std::span<GpuThread* const> threads, char const* what) {
+void Block::tellBarrier(std::span<GpuThread* const> threads, char const* what) {
   auto* const observer = kernel_.machine().observer();
   if (observer == nullptr || threads.empty()) return;
   std::vector<Agent*> agents;
   agents.reserve(threads.size());
   for (auto const* thread : threads) agents.push_back(thread->agent);
-  observer->meet(agents, what);
+  observer->barrier(agents, what);
 }
 
 void Block::barrier(GpuThread& self) { barrier(self, 0, 0); }
@@ -201,18 +201,18 @@ void Block::barrier(GpuThread& self, unsigned id, unsigned threads) {
   if (self.cancelled) throw Unwind{};
 }
 
-void Block::accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool write) {
+void Block::accessLines(unsigned warp, Rendezvous& rendezvous, unsigned arrived, bool write) {
   auto& observer = *kernel_.machine().observer();
   std::map<std::uintptr_t, std::vector<unsigned>> lines;
   for (unsigned rest = arrived; rest != 0; rest &= rest - 1) {
     auto const lane = static_cast<unsigned>(std::countr_zero(rest));
-    auto const& request = *meeting.requests[lane];
+    auto const& request = *rendezvous.requests[lane];
     if (request.predicate) lines[reinterpret_cast<std::uintptr_t>(request.address) / 128].push_back(lane);
   }
   for (auto const& [line, lanes] : lines) {
     std::vector<LinePart> parts;
     for (auto const lane : lanes) {
-      auto& request = *meeting.requests[lane];
+      auto& request = *rendezvous.requests[lane];
       auto* const agent = threads_[warp * lanesPerWarp + lane].agent;
       auto& part = parts.emplace_back(LinePart{
           agent, reinterpret_cast<std::uint64_t*>(request.address), {}, observer.siteOf(*agent, request.code)});
@@ -224,7 +224,7 @@ void Block::accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool 
     }
     observer.loadLine(parts);
     for (std::size_t i = 0; i < lanes.size(); ++i) {
-      std::memcpy(&meeting.requests[lanes[i]]->words, parts[i].halves, sizeof parts[i].halves);
+      std::memcpy(&rendezvous.requests[lanes[i]]->words, parts[i].halves, sizeof parts[i].halves);
     }
   }
 }
@@ -241,14 +241,14 @@ std::vector<GpuThread*> Block::lanesOf(unsigned warp, unsigned mask) {
 }
 
 // Lines are accessed once all lanes have come.
-void Block::passTime(VirtualTime& time, unsigned warp, Meeting const& meeting, unsigned arrived,
+void Block::passTime(VirtualTime& time, unsigned warp, Rendezvous const& rendezvous, unsigned arrived,
                      WarpOperation operation) {
   auto const lanes = lanesOf(warp, arrived);
-  time.meet(lanes, VirtualTime::Meeting::warp);
+  time.barrier(lanes, VirtualTime::Barrier::warp);
   bool const stores = operation == WarpOperation::storeLines;
   if (!stores && operation != WarpOperation::loadLines) return;
   for (auto* const lane : lanes) {
-    auto const& request = *meeting.requests[lane->context.lane];
+    auto const& request = *rendezvous.requests[lane->context.lane];
     if (!request.predicate) continue;
     Access const access{.address = reinterpret_cast<std::uintptr_t>(request.address),
                         .bytes = sizeof(Words4),
@@ -258,10 +258,10 @@ void Block::passTime(VirtualTime& time, unsigned warp, Meeting const& meeting, u
   }
 }
 
-std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* except) {
+std::string Block::finish(unsigned warp, Rendezvous& rendezvous, GpuThread const* except) {
   auto& scheduler = kernel_.machine().scheduler();
-  unsigned const arrived = std::exchange(meeting.arrived, 0);
-  auto& requests = meeting.requests;
+  unsigned const arrived = std::exchange(rendezvous.arrived, 0);
+  auto& requests = rendezvous.requests;
   std::string problem;
   auto forEach = [&](auto&& act) {
     for (unsigned rest = arrived; rest != 0; rest &= rest - 1) {
@@ -270,10 +270,10 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
     }
   };
   auto const operation = requests[static_cast<unsigned>(std::countr_zero(arrived))]->operation;
-  if (auto* const time = scheduler.time()) passTime(*time, warp, meeting, arrived, operation);
+  if (auto* const time = scheduler.time()) passTime(*time, warp, rendezvous, arrived, operation);
   switch (operation) {
     case WarpOperation::sync:
-      tellMeeting(lanesOf(warp, arrived), "syncWarp");
+      tellBarrier(lanesOf(warp, arrived), "syncWarp");
       break;
     case WarpOperation::ballot: {
       unsigned votes = 0;
@@ -287,7 +287,7 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
           problem = fmt::format(
               "block {} warp {} lane {} asks lane {} for its value, which takes no part in the shuffle (mask {:#x}, "
               "lanes present {:#x})",
-              index_, warp, lane, r.lane, meeting.mask, arrived);
+              index_, warp, lane, r.lane, rendezvous.mask, arrived);
         } else if (requests[r.lane]->bytes != r.bytes) {
           problem = fmt::format("block {} warp {}: lanes {} and {} shuffle values of {} and {} bytes", index_, warp,
                                 lane, r.lane, r.bytes, requests[r.lane]->bytes);
@@ -298,7 +298,7 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
       break;
     case WarpOperation::storeLines:
       if (kernel_.machine().observer() != nullptr) {
-        accessLines(warp, meeting, arrived, true);
+        accessLines(warp, rendezvous, arrived, true);
         break;
       }
       forEach([&](unsigned, WarpRequest& r) {
@@ -307,7 +307,7 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
       break;
     case WarpOperation::loadLines:
       if (kernel_.machine().observer() != nullptr) {
-        accessLines(warp, meeting, arrived, false);
+        accessLines(warp, rendezvous, arrived, false);
         break;
       }
       for (unsigned lane = lanesPerWarp; lane-- > 0;) {
@@ -325,7 +325,7 @@ std::string Block::finish(unsigned warp, Meeting& meeting, GpuThread const* exce
   return problem;
 }
 
-void Block::meet(GpuThread& self, WarpRequest& request, unsigned mask) {
+void Block::rendezvous(GpuThread& self, WarpRequest& request, unsigned mask) {
   if (self.cancelled) throw Unwind{};
   unsigned const lane = self.context.lane;
   auto& warp = warps_[self.context.warp];
@@ -335,24 +335,24 @@ void Block::meet(GpuThread& self, WarpRequest& request, unsigned mask) {
     throw Unwind{};
   };
   if ((mask >> lane & 1) == 0) refuse(fmt::format("with mask {:#x}, which does not name the calling lane", mask));
-  auto meeting =
-      std::ranges::find_if(warp.meetings, [&](Meeting const& m) { return m.arrived != 0 && m.mask == mask; });
-  if (meeting == warp.meetings.end()) {
-    meeting = std::ranges::find_if(warp.meetings, [](Meeting const& m) { return m.arrived == 0; });
-    if (meeting == warp.meetings.end()) meeting = warp.meetings.insert(meeting, Meeting{});
-    meeting->mask = mask;
+  auto rendezvous =
+      std::ranges::find_if(warp.pending, [&](Rendezvous const& m) { return m.arrived != 0 && m.mask == mask; });
+  if (rendezvous == warp.pending.end()) {
+    rendezvous = std::ranges::find_if(warp.pending, [](Rendezvous const& m) { return m.arrived == 0; });
+    if (rendezvous == warp.pending.end()) rendezvous = warp.pending.insert(rendezvous, Rendezvous{});
+    rendezvous->mask = mask;
   } else {
-    auto const first = static_cast<unsigned>(std::countr_zero(meeting->arrived));
-    auto const other = meeting->requests[first]->operation;
+    auto const first = static_cast<unsigned>(std::countr_zero(rendezvous->arrived));
+    auto const other = rendezvous->requests[first]->operation;
     if (other != request.operation) {
       refuse(fmt::format("while lane {} of the same mask {:#x} is in {}", first, mask, nameOf(other)));
     }
   }
-  meeting->arrived |= 1u << lane;
-  meeting->requests[lane] = &request;
+  rendezvous->arrived |= 1u << lane;
+  rendezvous->requests[lane] = &request;
   auto& scheduler = kernel_.machine().scheduler();
-  if ((mask & warp.live & ~meeting->arrived) == 0) {
-    auto const problem = finish(self.context.warp, *meeting, &self);
+  if ((mask & warp.live & ~rendezvous->arrived) == 0) {
+    auto const problem = finish(self.context.warp, *rendezvous, &self);
     if (!problem.empty()) {
       kernel_.fail(problem);
       throw Unwind{};
@@ -384,9 +384,9 @@ void Block::threadEnded(GpuThread& thread) {
     kernel_.blockEnded(index_);
     return;
   }
-  for (auto& meeting : warp.meetings) {
-    if (meeting.arrived == 0 || (meeting.mask & warp.live & ~meeting.arrived) != 0) continue;
-    auto const problem = finish(w, meeting, nullptr);
+  for (auto& rendezvous : warp.pending) {
+    if (rendezvous.arrived == 0 || (rendezvous.mask & warp.live & ~rendezvous.arrived) != 0) continue;
+    auto const problem = finish(w, rendezvous, nullptr);
     if (!problem.empty()) {
       kernel_.fail(problem);
       return;
@@ -395,7 +395,7 @@ void Block::threadEnded(GpuThread& thread) {
   for (auto& barrier : barriers_) {
     if (!barrier.waiting.empty() && complete(barrier)) release(barrier, nullptr);
   }
-  kernel_.meetingsChanged(index_);
+  kernel_.threadLeft(index_);
 }
 
 void Block::cancel() {
@@ -404,7 +404,7 @@ void Block::cancel() {
     barrier.arrived.fill(0);
   }
   for (auto& warp : warps_) {
-    for (auto& meeting : warp.meetings) meeting.arrived = 0;
+    for (auto& rendezvous : warp.pending) rendezvous.arrived = 0;
   }
   auto& scheduler = kernel_.machine().scheduler();
   for (unsigned i = 0; i < kernel_.shape().threads; ++i) {

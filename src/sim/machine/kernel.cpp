@@ -114,7 +114,7 @@ std::size_t Kernel::clusterThreads(unsigned block) const {
   return live;
 }
 
-void Kernel::meetCluster(GpuThread& self) {
+void Kernel::clusterBarrier(GpuThread& self) {
   if (self.cancelled) throw Unwind{};
   auto const block = self.context.block;
   clusterWaiting_[block / shape_.clusterBlocks].push_back(&self);
@@ -128,7 +128,7 @@ void Kernel::meetCluster(GpuThread& self) {
   if (self.cancelled) throw Unwind{};
 }
 
-void Kernel::meetingsChanged(unsigned block) {
+void Kernel::threadLeft(unsigned block) {
   if (auto const come = clusterArrivals(block); come != 0 && come == clusterThreads(block)) {
     releaseCluster(block, nullptr);
   }
@@ -136,7 +136,7 @@ void Kernel::meetingsChanged(unsigned block) {
 
 void Kernel::releaseCluster(unsigned block, GpuThread const* except) {
   auto const threads = std::exchange(clusterWaiting_[block / shape_.clusterBlocks], {});
-  if (auto* const time = machine_.scheduler().time()) time->meet(threads, VirtualTime::Meeting::cluster);
+  if (auto* const time = machine_.scheduler().time()) time->barrier(threads, VirtualTime::Barrier::cluster);
   for (auto* thread : threads) {
     if (thread != except) machine_.scheduler().makeReady(*thread);
   }
@@ -144,7 +144,7 @@ void Kernel::releaseCluster(unsigned block, GpuThread const* except) {
   if (observer == nullptr) return;
   std::vector<Agent*> agents;
   for (auto const* thread : threads) agents.push_back(thread->agent);
-  observer->meet(agents, "cluster barrier");
+  observer->barrier(agents, "cluster barrier");
 }
 
 void Kernel::fail(std::string const& text) {
@@ -175,7 +175,7 @@ void Kernel::blockAllowed() {
 
 void Kernel::blockEnded(unsigned index) {
   blocks_.erase(index);
-  meetingsChanged(index);
+  threadLeft(index);
   ++blocksEnded_;
   machine_.devices().freeBlock(*this);
   if (blocksEnded_ != shape_.blocks) return;

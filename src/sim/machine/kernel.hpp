@@ -63,7 +63,7 @@ class Block {
   // Called by the running thread; they return once the others have come.
   void barrier(GpuThread& self);
   void barrier(GpuThread& self, unsigned id, unsigned threads);
-  void meet(GpuThread& self, WarpRequest& request, unsigned mask);
+  void rendezvous(GpuThread& self, WarpRequest& request, unsigned mask);
   void* shared(void const* key, std::size_t bytes, std::size_t alignment);
   bool holdsShared(void const* begin, std::size_t bytes) const;
   std::size_t sharedOffset(void const* address) const { return static_cast<std::byte const*>(address) - sharedBase_; }
@@ -85,25 +85,26 @@ class Block {
     std::array<std::uint32_t, maxBlockThreads / lanesPerWarp> arrived{};  // lanes, by warp
     std::uint32_t members = 0;                                            // warps of the last phase
   };
-  struct Meeting {
+  struct Rendezvous {
     unsigned mask = 0;
     unsigned arrived = 0;  // 0: free
     std::array<WarpRequest*, lanesPerWarp> requests{};
   };
   struct Warp {
     unsigned live = 0;
-    std::vector<Meeting> meetings;
+    std::vector<Rendezvous> pending;
   };
 
   bool complete(Barrier const& barrier) const;
   void release(Barrier& barrier, GpuThread const* except);
   // The observer learns that all of these have met.
-  void tellMeeting(std::span<GpuThread* const> threads, char const* what);
+  void tellBarrier(std::span<GpuThread* const> threads, char const* what);
   std::vector<GpuThread*> lanesOf(unsigned warp, unsigned mask);
-  void passTime(VirtualTime& time, unsigned warp, Meeting const& meeting, unsigned arrived, WarpOperation operation);
-  void accessLines(unsigned warp, Meeting& meeting, unsigned arrived, bool write);
+  void passTime(VirtualTime& time, unsigned warp, Rendezvous const& rendezvous, unsigned arrived,
+                WarpOperation operation);
+  void accessLines(unsigned warp, Rendezvous& rendezvous, unsigned arrived, bool write);
   // Carries the operation out for all who came and wakes them; a text where they do not fit together.
-  std::string finish(unsigned warp, Meeting& meeting, GpuThread const* except);
+  std::string finish(unsigned warp, Rendezvous& rendezvous, GpuThread const* except);
 
   Kernel& kernel_;
   unsigned index_;
@@ -160,8 +161,8 @@ class Kernel {
   std::string const& failure() const { return failure_; }
 
   // The blocks of a cluster start together. A thread returns once all those of its cluster that live have come.
-  void meetCluster(GpuThread& self);
-  void meetingsChanged(unsigned block);  // a thread of the block has left the kernel
+  void clusterBarrier(GpuThread& self);
+  void threadLeft(unsigned block);  // the kernel
   std::size_t clusterArrivals(unsigned block) const;
   std::size_t clusterThreads(unsigned block) const;
 

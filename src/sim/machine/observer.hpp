@@ -65,7 +65,7 @@ class Observer {
   // ---- what orders them
   virtual Clock release(Agent& agent) = 0;  // what it has done until now
   virtual void acquire(Agent& agent, Clock const& clock) = 0;
-  virtual void meet(std::span<Agent* const> agents, char const* what) = 0;  // a barrier of just these
+  virtual void barrier(std::span<Agent* const> agents, char const* what) = 0;  // a barrier of just these
   virtual void fence(Agent& agent, Access const& fence, Site site) = 0;
   // What the agent knows of, bulk copies see that begin after it; accesses by another address of the memory, such as a
   // multicast one, once they know of the fence.

@@ -241,7 +241,7 @@ void VirtualTime::written(void const* address, std::size_t bytes, Picoseconds se
 void VirtualTime::issue(GpuThread& thread, Access const& access) {
   auto& time = thread.time;
   bool const fence = access.kind == AccessKind::fence;
-  if (access.again || (access.address == 0 && !fence)) return;  // a meeting
+  if (access.again || (access.address == 0 && !fence)) return;  // a barrier
   bool const wide = access.scope == Scope::device || access.scope == Scope::system;
   if (!fence) time.now += picoseconds(model_.issue + model_.arithmetic);
   if (fence || access.writes()) time.now = std::max(time.now, time.loaded);
@@ -303,14 +303,14 @@ std::pair<Picoseconds, Picoseconds> VirtualTime::bulk(GpuThread& thread, void co
   return {passed, passed + wayTo(owner, thread).round};
 }
 
-void VirtualTime::meet(std::span<GpuThread* const> threads, Meeting what) {
+void VirtualTime::barrier(std::span<GpuThread* const> threads, Barrier what) {
   Picoseconds last = 0;
   Picoseconds stored = 0;
   for (auto const* thread : threads) {
     last = std::max({last, thread->time.now, thread->time.loaded});
     stored = std::max(stored, thread->time.stored);
   }
-  last += picoseconds(what == Meeting::warp ? model_.warp : what == Meeting::block ? model_.barrier : model_.cluster);
+  last += picoseconds(what == Barrier::warp ? model_.warp : what == Barrier::block ? model_.barrier : model_.cluster);
   for (auto* thread : threads) {
     thread->time.now = last;
     thread->time.stored = stored;

@@ -77,9 +77,9 @@ class VirtualTime {
   // A bulk copy between the block's shared memory and `global`, which goes on by itself: when it has read its source,
   // and when it is done.
   std::pair<Picoseconds, Picoseconds> bulk(GpuThread& thread, void const* global, std::size_t bytes, bool write);
-  // They meet, at the latest one's clock.
-  enum class Meeting : std::uint8_t { block, warp, cluster };
-  void meet(std::span<GpuThread* const> threads, Meeting what);
+  // They wait for each other, until the latest one's clock.
+  enum class Barrier : std::uint8_t { block, warp, cluster };
+  void barrier(std::span<GpuThread* const> threads, Barrier what);
   // A copy engine of `device` copies to `dst` from then on. Returns when that has ended.
   Picoseconds copy(int device, void const* dst, std::size_t bytes, Picoseconds from);
   // No task has written this, and it is seen then.
