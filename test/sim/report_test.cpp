@@ -225,7 +225,7 @@ TEST_CASE("the machine's frames are cut at both ends, not between") {
       {"mscclpp::sim_backend::wait()", "/opt/include/mscclpp/device/semaphore.hpp", 50},
       {"std::invoke<Kernel>()", "/usr/include/c++/12/functional", 1},
       {"Kernel::operator()() const", "/home/me/src/sim/kernel.cpp", 9},
-      {"operator()", "/opt/include/mscclpp/device/arch/sim/launch.hpp", 20},
+      {"operator()", "/opt/include/mscclpp/launch/sim.hpp", 20},
       {"std::function<void()>::operator()() const", "", 0},
       {"mscclpp::sim::GpuThread::body()", "", 0},
       {"make_fcontext", "", 0}};

@@ -25,10 +25,10 @@ std::string const& machineFolder() {
 }
 
 bool isMachine(SourceFrame const& frame) {
-  constexpr std::array<std::string_view, 3> folders{"/include/mscclpp/sim/", "/mscclpp/device/arch/sim/",
-                                                    "/boost/context/"};
+  constexpr std::array<std::string_view, 4> places{"/include/mscclpp/sim/", "/mscclpp/device/arch/sim/",
+                                                   "/mscclpp/launch/sim.hpp", "/boost/context/"};
   if (frame.file.starts_with(machineFolder())) return true;
-  if (std::any_of(folders.begin(), folders.end(), [&](auto folder) { return has(frame.file, folder); })) return true;
+  if (std::any_of(places.begin(), places.end(), [&](auto place) { return has(frame.file, place); })) return true;
   constexpr std::array<std::string_view, 4> names{"__tsan_", "__wrap_", "boost::context::", "make_fcontext"};
   auto const name = shortName(frame.function);
   return std::any_of(names.begin(), names.end(), [&](auto start) { return name.starts_with(start); }) ||
