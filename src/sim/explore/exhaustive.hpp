@@ -6,8 +6,8 @@
 // A step is an ordered access or sequential fence of a GPU thread with what the thread does after it, up to its next
 // one. Two steps depend on each other when they touch the same 8 bytes and one of them writes, or both are sequential.
 // Choices of value branch completely. Everything else runs as soon as it can, in order of age, and is not branched
-// over: host code, the beginning of a thread, what follows a barrier or what a warp does together, and looks of waits up to
-// their first access. Lines and bulk copies depend on everything that accesses memory. A look of a wait that is
+// over: host code, the beginning of a thread, what follows a barrier or what a warp does together, and looks of waits
+// up to their first access. Lines and bulk copies depend on everything that accesses memory. A look of a wait that is
 // in vain is taken to leave no trace: a run ends as soon as a later write makes it one that could have been left out.
 //
 // With a bound on preemptions, sleep sets are off and every step also backtracks to where its thread was switched to
