@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mscclpp/sim/backend/installed.hpp"
+
 namespace mscclpp::sim {
 
 struct MachineOptions {
@@ -32,8 +34,5 @@ struct MachineOptions {
 
 // Replaces the machine's options. Throws invalidUsage for values out of range and while memory or streams exist.
 void install(MachineOptions const& options);
-
-// Makes runtime(DeviceKind::sim) answer, with default options unless install() chose others. Harmless to repeat.
-bool ensureInstalled();
 
 }  // namespace mscclpp::sim

@@ -8,7 +8,7 @@
 #include <typeinfo>
 
 #include "mscclpp/layout/launch_shape.hpp"
-#include "mscclpp/sim/runtime.hpp"
+#include "mscclpp/sim/backend/installed.hpp"
 
 namespace mscclpp::sim {
 
