@@ -28,7 +28,7 @@ bench=yes
 collectives=yes
 out=$root/bench/results
 deps=
-bench_arguments=(--collective=all --min-bytes=1K --max-bytes=1G --factor=4 --peers=nccl,nccl-symmetric)
+bench_arguments=(--collective=all --min-bytes=1K --max-bytes=1G --factor=4 "--peers=nccl,nccl-symmetric")
 while [ $# -gt 0 ]; do
   case "$1" in
     --install) may_install=yes ;;

@@ -101,6 +101,8 @@ present() {
     qemu-system-x86) have_command qemu-system-x86_64 ;;
     busybox-static) have_command busybox ;;
     cpio) have_command cpio ;;
+    clang-format-14 | clang-tidy-14) have_command "$1" || [[ $("${1%-14}" --version 2>/dev/null) == *" version 14."* ]] ;;
+    shellcheck) have_command shellcheck ;;
     doctest-dev) have_header doctest/doctest.h || have_header doctest.h ;;
     *) die "scripts/lib.sh does not know how to look for package $1" ;;
   esac
@@ -140,6 +142,21 @@ require_packages() {
   if [ "$(printf '3.25\n%s\n' "$version" | sort -V | sed -n 1p)" != 3.25 ]; then
     die "cmake is $version, 3.25 or newer is needed: pip install cmake, or https://apt.kitware.com"
   fi
+}
+
+# want_packages PACKAGE...: installs those that are missing and this system has; what then lacks is skipped with a reason.
+want_packages() {
+  local package missing=() sudo=()
+  for package in "$@"; do
+    present "$package" || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] && [ "$may_install" = yes ] && have_command apt-get || return 0
+  [ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
+  say "installing, if this system has them: ${missing[*]}"
+  for package in "${missing[@]}"; do
+    ${sudo[@]+"${sudo[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$package" \
+      >/dev/null 2>&1 || warn "no $package here; what needs it is skipped"
+  done
 }
 
 # CMake arguments of every script's configure step.

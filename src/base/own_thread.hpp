@@ -3,7 +3,7 @@
 // Threads of the library's own. They take no signals: the program's handlers are for the program's own threads.
 #pragma once
 
-#include <signal.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX, not C
 
 #include <thread>
 #include <utility>

@@ -16,7 +16,7 @@
 # the kernel's own account and made again, three in all. rdma_rxe of Linux 6.1 was seen to lock up on a busy machine.
 set -euo pipefail
 
-cache= memory=512 limit=100 guests=1 script=
+cache="" memory=512 limit=100 guests=1 script=""
 programs=()
 for argument in "$@"; do
   case "$argument" in

@@ -74,7 +74,7 @@ MSCCLPP_HOST_DEVICE constexpr float decodeSmallFloat(std::uint32_t code) {
   }
   if (F::exponentBits == 8) return bitCast<float>(sign | (fraction << (23 - mantissa)));
   if (fraction == 0) return bitCast<float>(sign);
-  std::uint32_t exponent32 = static_cast<std::uint32_t>(127 - bias + 1);
+  auto exponent32 = static_cast<std::uint32_t>(127 - bias + 1);
   while ((fraction >> mantissa) == 0) {
     fraction <<= 1;
     --exponent32;

@@ -22,6 +22,7 @@ std::vector<std::shared_ptr<Bootstrap>> LocalBootstrap::create(int ranks,
     fail(ErrorCode::invalidUsage, "LocalBootstrap::create: {} ranks asked for, at least 1 is needed", ranks);
   auto const world = std::make_shared<World>(ranks, timeout.value_or(environment().timeout));
   std::vector<std::shared_ptr<Bootstrap>> result;
+  result.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)
     result.push_back(std::shared_ptr<Bootstrap>(new LocalBootstrap(world, rank)));
   return result;

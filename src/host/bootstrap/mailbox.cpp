@@ -18,6 +18,7 @@ void Mailbox::push(int peer, int tag, std::vector<std::byte> message) {
   changed_.notify_all();
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): moved from, where it is the first.
 void Mailbox::markLost(int peer, std::string reason) {
   {
     std::lock_guard const lock(mutex_);

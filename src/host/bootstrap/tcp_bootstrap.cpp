@@ -454,18 +454,18 @@ UniqueId TcpBootstrap::createUniqueId() {
   return id;
 }
 
-UniqueId TcpBootstrap::createUniqueId(std::string const& text) {
-  Endpoint const endpoint = parseEndpoint(text);
+UniqueId TcpBootstrap::createUniqueId(std::string const& address) {
+  Endpoint const endpoint = parseEndpoint(address);
   if (!endpoint.interfaceName.empty()) interfaceAddress(endpoint.interfaceName);
   SocketAddress const wanted = resolve(endpoint.host, endpoint.port).front();
   if (wanted.host() == "0.0.0.0" || wanted.host() == "::") {
     fail(ErrorCode::invalidUsage,
          "createUniqueId(\"{}\"): other ranks cannot connect to \"any address\"; name one, or use createUniqueId()",
-         text);
+         address);
   }
-  FileHandle listener = listenOn(fmt::format("createUniqueId(\"{}\")", text), wanted);
-  SocketAddress const address = localAddress(listener.get());
-  UniqueId id = UniqueId::create(address.host(), address.port());
+  FileHandle listener = listenOn(fmt::format("createUniqueId(\"{}\")", address), wanted);
+  SocketAddress const local = localAddress(listener.get());
+  UniqueId id = UniqueId::create(local.host(), local.port());
   ListenerRegistry::instance().put(id.secret(), std::move(listener));
   return id;
 }

@@ -61,6 +61,7 @@ std::vector<Device> devicesInTurn(DeviceKind kind, int ranks) {
                             nameOf(kind)));
   }
   std::vector<Device> devices;
+  devices.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) devices.push_back({kind, rank % count});
   return devices;
 }
@@ -118,6 +119,7 @@ void runRanks(std::span<Device const> devices, std::function<void(Communicator&)
   };
   {
     std::vector<std::jthread> threads;
+    threads.reserve(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(runRank, rank);
   }
   for (auto const& failure : failures) {

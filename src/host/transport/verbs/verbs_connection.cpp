@@ -207,7 +207,7 @@ std::string VerbsConnection::describeOldest() const {
   return fmt::format("post {}, write of {} bytes to offset {}", completed_, post.bytes, post.dstOffset);
 }
 
-void VerbsConnection::post(Post post) {
+void VerbsConnection::post(Post const& post) {
   if (failure_) throw *failure_;
   if (closed_) {
     guarded("post", [&] {
@@ -216,7 +216,7 @@ void VerbsConnection::post(Post post) {
     });
   }
   if (!outstanding()) silence_.restart();
-  posts_.push_back(std::move(post));
+  posts_.push_back(post);
   ++posted_;
 }
 
@@ -234,7 +234,7 @@ void VerbsConnection::write(RegisteredMemory const& dst, std::uint64_t dstOffset
   }
   post.source = reinterpret_cast<std::uint64_t>(src.data()) + srcOffset;
   post.bytes = bytes;
-  this->post(std::move(post));
+  this->post(post);
 }
 
 void VerbsConnection::signal(RegisteredMemory const& dst, std::uint64_t dstOffset, std::uint64_t count) {
@@ -249,7 +249,7 @@ void VerbsConnection::signal(RegisteredMemory const& dst, std::uint64_t dstOffse
     fail(ErrorCode::invalidUsage, "rank {}: signal to rank {}: the word at offset {} is not aligned to {} bytes there",
          rank_, peer_, dstOffset, wordBytes);
   }
-  this->post(std::move(post));
+  this->post(post);
 }
 
 // The count has lost its meaning, so it need not be kept.

@@ -163,7 +163,7 @@ class VerbsConnection final : public Connection {
 
   template <class Step>
   void guarded(char const* operation, Step&& step);
-  void post(Post post);
+  void post(Post const& post);
   void pump();
   bool cutWrite(Post& post);
   bool cutSignal(Post const& post);

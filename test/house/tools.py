@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Runs the tools that judge sources: clang-format and clang-tidy of version 14, since each version has other opinions, and
+# shellcheck.
+#
+#   tools.py format --root=FOLDER
+#   tools.py tidy --root=FOLDER --build=FOLDER [--jobs=N]
+#   tools.py shell --root=FOLDER
+#   tools.py self-test --root=FOLDER
+#
+# Exit status 0: nothing to say; 1: findings, which are printed; 77: the tool is not here.
+"""Runs clang-format, clang-tidy and shellcheck over the sources."""
+
+import argparse
+import concurrent.futures
+import fnmatch
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+VERSION = "14"
+FORMATTED = ("*.hpp", "*.cpp", "*.cu", "*.h")
+SHELL = ("scripts/*.sh", ".ci/run", "test/softroce/run.sh")
+# What has most of the branches that no test reaches: errors of the system, of peers and of users.
+TIDY = ("src/host/*.cpp", "src/collectives/call/*.cpp")
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(77)
+
+
+def find(tool):
+    """The tool of the one version, or skips."""
+    seen = []
+    for name in (f"{tool}-{VERSION}", tool):
+        path = shutil.which(name)
+        if path:
+            text = subprocess.run([path, "--version"], stdout=subprocess.PIPE, text=True, check=False).stdout
+            if match := re.search(r"version (\d+)", text):
+                if match.group(1) == VERSION:
+                    return path
+                seen.append(f"{path} is version {match.group(1)}")
+    skip(f"no {tool} {VERSION} here (Debian: {tool}-{VERSION}); {', '.join(seen) or 'no other either'}")
+    return None
+
+
+def tracked(root, patterns):
+    """Files of the repository that fit a pattern; * also fits /."""
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], stdout=subprocess.PIPE, check=False)
+    if listed.returncode != 0:
+        skip(f"{root} is no git repository, whose files are looked at")
+    names = [name.decode() for name in listed.stdout.split(b"\0") if name]
+    return [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+            and os.path.isfile(os.path.join(root, name))]
+
+
+def run(command, root):
+    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          check=False)
+    return done.returncode, done.stdout
+
+
+def check_format(root, files):
+    status, text = run([find("clang-format"), "--dry-run", "-Werror", "--style=file", *files], root)
+    bad = sorted(set(re.findall(r"^([^:\n]+):\d+:\d+: error", text, re.MULTILINE)))
+    if status != 0:
+        print(text if not bad else "\n".join(f"{file} is not formatted" for file in bad))
+        print(f"error: run clang-format-{VERSION} -i on these files")
+    return status != 0
+
+
+def check_shell(root, files):
+    tool = shutil.which("shellcheck") or skip("no shellcheck here")
+    status, text = run([tool, "--external-sources", "--severity=warning", *files], root)
+    if status != 0:
+        print(text)
+    return status != 0
+
+
+def check_tidy(root, files, build, jobs):
+    tool = find("clang-tidy")
+    database = os.path.join(build, "compile_commands.json")
+    if not os.path.exists(database):
+        skip(f"no {database}; configure with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON and a generator that writes it")
+    with open(database, encoding="utf-8") as file:
+        built = {os.path.realpath(entry["file"]) for entry in json.load(file)}
+    files = [file for file in files if os.path.realpath(os.path.join(root, file)) in built]
+    if not files:
+        print(f"error: {database} has none of the sources")
+        return True
+
+    def judge(file):
+        # Of another compiler's warnings it need not know.
+        return file, *run([tool, "-p", build, "--quiet", "--extra-arg=-Wno-unknown-warning-option", file], root)
+
+    findings = set()
+    failed = False
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for file, status, text in pool.map(judge, files):
+            if status != 0:
+                failed = True
+                # The same header is found in each source that includes it.
+                findings.update(re.findall(r"^\S+: error: .*$", text, re.MULTILINE) or [f"{file}: {text}"])
+    print("\n".join([*sorted(findings), f"{len(files)} sources, {len(findings)} findings"]))
+    return failed
+
+
+def self_test(root):
+    """Each tool finds what is planted."""
+    with tempfile.TemporaryDirectory(prefix="mscclpp-house-") as folder:
+        shutil.copy(os.path.join(root, ".clang-format"), folder)
+        shutil.copy(os.path.join(root, ".clang-tidy"), folder)
+
+        def write(name, text):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+                out.write(text)
+            return name
+
+        good = write("good.cpp", "int f(int a) { return a; }\n")
+        assert not check_format(folder, [good]), "what is formatted is refused"
+        assert check_format(folder, [write("bad.cpp", "int  f( int a ){return a;}\n")]), "what is not formatted passes"
+
+        entries = [{"directory": folder, "file": os.path.join(folder, name), "command": f"clang++ -std=c++20 -c {name}"}
+                   for name in ("good.cpp", "tidy.cpp", "broken.cpp")]
+        write("compile_commands.json", json.dumps(entries))
+        write("tidy.cpp", "int* f() { return 0; }\n")
+        write("broken.cpp", "int f( {\n")
+        assert not check_tidy(folder, ["good.cpp"], folder, 1), "a good source is refused"
+        assert check_tidy(folder, ["good.cpp", "tidy.cpp"], folder, 1), "a null pointer written 0 passes"
+        assert check_tidy(folder, ["broken.cpp"], folder, 1), "a source that does not compile passes"
+        assert check_tidy(folder, ["other.cpp"], folder, 1), "no source at all passes"
+
+        fine = write("fine.sh", '#!/bin/sh\necho "$1"\n')
+        assert not check_shell(folder, [fine]), "a good script is refused"
+        assert check_shell(folder, [write("bad.sh", "#!/bin/sh\ncd $1 && turn=2\n[ $2 == 1 ]\n")]), "a bad script passes"
+    print("each tool finds what is planted")
+    return False
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["format", "tidy", "shell", "self-test"])
+    parser.add_argument("--root", required=True)
+    parser.add_argument("--build")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    root = arguments.root
+    if arguments.what == "format":
+        return check_format(root, tracked(root, FORMATTED))
+    if arguments.what == "shell":
+        return check_shell(root, tracked(root, SHELL))
+    if arguments.what == "self-test":
+        return self_test(root)
+    if not arguments.build:
+        parser.error("tidy wants --build")
+    return check_tidy(root, tracked(root, TIDY), os.path.abspath(arguments.build), arguments.jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
