@@ -15,7 +15,8 @@ set(MSCCLPP_USE_CUDA "${mscclpp_use_cuda_default}" CACHE STRING "Use CUDA: AUTO,
 set_property(CACHE MSCCLPP_USE_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 # Real code of every generation that the library knows: ptxas refuses what a generation lacks, PTX alone would not show.
-set(MSCCLPP_CUDA_ARCHITECTURES "80-real;90-real;100-real" CACHE STRING
+set(mscclpp_generations "80-real;90-real;100-real")
+set(MSCCLPP_CUDA_ARCHITECTURES "${mscclpp_generations}" CACHE STRING
     "What this project's own CUDA kernels, tests, examples and benchmark are compiled for")
 
 set(MSCCLPP_HAS_CUDA OFF)
@@ -64,4 +65,10 @@ if(MSCCLPP_HAS_NVCC)
     set(MSCCLPP_HAS_GPU ON)
   endif()
   message(STATUS "mscclpp: tests on a GPU: ${MSCCLPP_HAS_GPU}")
+endif()
+
+# Tests of what differs between generations: all of them, unless they are to run on the GPUs here.
+set(MSCCLPP_TEST_GENERATIONS "${mscclpp_generations}")
+if(MSCCLPP_HAS_GPU)
+  set(MSCCLPP_TEST_GENERATIONS "${CMAKE_CUDA_ARCHITECTURES}")
 endif()

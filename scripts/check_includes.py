@@ -17,6 +17,7 @@ import subprocess
 import sys
 
 MOST_FILES = 30
+CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|endif)\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 EXCEPTION = re.compile(r'^except\s+(?:(\S+)\s+->\s+(\S+)|(\S+)\s+includes\s+"([^"]+)"|(\S+)\s+holds\s+(\d+)\s+files)$')
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh", ".h")
@@ -35,6 +36,7 @@ class Table:
     def __init__(self, text, where):
         self.beneath = {}
         self.edges, self.names, self.folders = set(), set(), {}
+        self.by_machine = set()
         for number, raw in enumerate(text.splitlines(), 1):
             line = raw.split("#")[0].strip()
             if not line:
@@ -42,6 +44,9 @@ class Table:
             place = f"{where}:{number}"
             if line.startswith("except"):
                 self._add_exception(line, place)
+                continue
+            if line.startswith("by machine "):
+                self.by_machine.update(line.split()[2:])
                 continue
             layer, colon, rest = line.partition(":")
             layer = layer.strip()
@@ -58,10 +63,9 @@ class Table:
         for layer, reached in self.reach.items():
             if layer in reached:
                 raise TableError(f"{where}: a cycle: {' -> '.join(self._cycle(layer))}")
-        for source, target in self.edges:
-            for layer in (source, target):
-                if layer not in self.beneath:
-                    raise TableError(f"{where}: an exception names {layer}, which is no layer")
+        for layer in {*self.by_machine, *(layer for edge in self.edges for layer in edge)}:
+            if layer not in self.beneath:
+                raise TableError(f"{where}: an exception, or 'by machine', names {layer}, which is no layer")
 
     def _add_exception(self, line, place):
         match = EXCEPTION.match(line)
@@ -149,6 +153,18 @@ def resolve(source, path, files):
     return None, {"src": "is not named from src/"}.get(tree, f"is not named from {tree}/, nor from src/")
 
 
+def read_includes(path):
+    """Line number, how many conditions it stands under, bracket and name of each include."""
+    found, depth = [], 0
+    with open(path, encoding="utf-8") as text:
+        for number, line in enumerate(text, 1):
+            if match := CONDITION.match(line):
+                depth += -1 if match.group(1) == "endif" else 1
+            elif match := INCLUDE.match(line):
+                found.append((number, depth, *match.groups()))
+    return found
+
+
 def check_tree(root, table):
     """Returns a list of complaints."""
     complaints = []
@@ -165,11 +181,10 @@ def check_tree(root, table):
         if layer is None:
             complaints.append(f"{source}: no layer of the table has this folder; give it a line")
             continue
-        with open(os.path.join(root, source), encoding="utf-8") as text:
-            includes = [(number, match) for number, line in enumerate(text, 1) if (match := INCLUDE.match(line))]
-        for number, match in includes:
-            bracket, path = match.groups()
+        for number, depth, bracket, path in read_includes(os.path.join(root, source)):
             place = f"{source}:{number}"
+            if depth > 0 and source.startswith("include/") and layer not in table.by_machine:
+                complaints.append(f"{place}: an include under a condition, in a layer that is the same on every machine")
             if bracket == "<":
                 if path.startswith("mscclpp/") or f"src/{path}" in known:
                     complaints.append(f"{place}: <{path}> is this repository's own; write \"{path}\"")

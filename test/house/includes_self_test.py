@@ -118,6 +118,14 @@ def main():
     def exception_that_is_not_understood_is_reported(folder):
         complains(folder, "no exception that is understood", table=TABLE + "except all\n")
 
+    def include_under_a_condition_is_reported(folder):
+        complains(folder, "include/mscclpp/low/a.hpp:3: an include under a condition",
+                  {"include/mscclpp/low/a.hpp": "#pragma once\n#if B\n#include <vector>\n#endif\n"})
+
+    def condition_in_a_layer_by_machine_passes(folder):
+        passes(folder, {"include/mscclpp/low/a.hpp": "#if B\n#include <vector>\n#endif\n"},
+               TABLE + "by machine mscclpp/low\n")
+
     def tree_without_sources_is_reported(folder):
         os.makedirs(os.path.join(folder, "empty"))
         done = subprocess.run([sys.executable, "-B", script, f"--root={folder}/empty"], stdout=subprocess.PIPE,
@@ -131,7 +139,8 @@ def main():
         thirty_files_pass, name_alone_is_reported_in_src, angle_brackets_are_reported, way_up_is_reported,
         missing_header_is_reported, exceptions_pass, edge_exception_that_is_not_needed_is_reported,
         name_exception_that_is_not_needed_is_reported, folder_exception_that_is_not_needed_is_reported,
-        exception_that_is_not_understood_is_reported, tree_without_sources_is_reported,
+        exception_that_is_not_understood_is_reported, include_under_a_condition_is_reported,
+        condition_in_a_layer_by_machine_passes, tree_without_sources_is_reported,
     ])
 
 
