@@ -103,6 +103,7 @@ present() {
     cpio) have_command cpio ;;
     clang-format-14 | clang-tidy-14) have_command "$1" || [[ $("${1%-14}" --version 2>/dev/null) == *" version 14."* ]] ;;
     shellcheck) have_command shellcheck ;;
+    ccache) have_command ccache ;;
     doctest-dev) have_header doctest/doctest.h || have_header doctest.h ;;
     *) die "scripts/lib.sh does not know how to look for package $1" ;;
   esac
@@ -161,9 +162,13 @@ want_packages() {
 
 # CMake arguments of every script's configure step.
 cmake_common=(-G Ninja -S "$root")
-if have_command ccache; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
-fi
+
+# use_ccache: compiles through ccache where it is. Sources have their full names, so what one build folder compiled is right
+# for another.
+use_ccache() {
+  ! have_command ccache || export CCACHE_NOHASHDIR=1 CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+}
+use_ccache
 
 # use_deps FOLDER: looks for third-party libraries in that prefix first.
 use_deps() {

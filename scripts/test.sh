@@ -40,6 +40,9 @@ fi
 
 # For the tests of format, of what clang-tidy says, and of these scripts; without them those are skipped.
 want_packages clang-format-14 clang-tidy-14 shellcheck
+# The tests that take this library into another project need not compile it again.
+want_packages ccache
+use_ccache
 
 build=build/test
 # Test programs run for seconds: -O2 takes them twice as long to compile, and nobody debugs them here.
