@@ -163,10 +163,11 @@ want_packages() {
 # CMake arguments of every script's configure step.
 cmake_common=(-G Ninja -S "$root")
 
-# use_ccache: compiles through ccache where it is. Sources have their full names, so what one build folder compiled is right
-# for another.
+# use_ccache: compiles through ccache where it is. Sources keep their full names, by which tests find files, so what one
+# build folder compiled is right for another.
 use_ccache() {
-  ! have_command ccache || export CCACHE_NOHASHDIR=1 CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+  have_command ccache || return 0
+  export CCACHE_BASEDIR='' CCACHE_NOHASHDIR=1 CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 }
 use_ccache
 
