@@ -39,7 +39,7 @@ TEST_CASE("from the times that a model predicts the model comes out") {
   for (int ranks : {2, 4, 8}) {
     for (double factor : {1.0, 1.7}) {
       truth.kernelTime *= factor;
-      truth.meetingTime *= factor;
+      truth.barrierTime *= factor;
       truth.copyTime *= factor;
       truth.storeRate /= factor;
       auto const found = solvedFrom(truth, ranks);

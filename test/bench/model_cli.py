@@ -142,7 +142,7 @@ class Model(unittest.TestCase):
                 figures["parameters"][name] = microseconds
             figures["parameters"]["copy_gbps"] = 1000
             # A busy machine may have measured anything.
-            for name in ("kernel_us", "meeting_us", "packet_us", "stage_us", "launch_gap_us"):
+            for name in ("kernel_us", "barrier_us", "packet_us", "stage_us", "launch_gap_us"):
                 figures["parameters"][name] = 1
             for name in ("store_gbps", "load_gbps", "block_gbps"):
                 figures["parameters"][name] = 100

@@ -24,7 +24,7 @@ MachineModel roundModel() {
           .kernelTime = 1e-6,
           .launchGap = 0.5e-6,
           .packetTime = 2e-6,
-          .meetingTime = 4e-6,
+          .barrierTime = 4e-6,
           .stageTime = 8e-6,
           .bulkTime = 16e-6,
           .copyTime = 32e-6,

@@ -23,7 +23,7 @@ MachineModel roundModel() {
   model.multiprocessors = 1000;
   model.kernelTime = 6e-6;
   model.launchGap = 2e-6;
-  model.meetingTime = 4e-6;
+  model.barrierTime = 4e-6;
   model.storeRate = 100e9;
   model.storeRamp = 0;
   model.loadRate = 50e9;

@@ -25,11 +25,11 @@ struct MachineModel {
   double kernelTime = 0;     // of a kernel in a chain: its overlapped launch, first load and last store
   double launchGap = 0;      // more, where the launch may not overlap the kernel ahead
   double packetTime = 0;     // packets stored to a peer and read there
-  double meetingTime = 0;    // all ranks meet by signals, with what they stored before
-  double stageTime = 0;      // from the meeting until what lies in the stage is in registers
+  double barrierTime = 0;    // a barrier of all ranks by signals, behind what they stored
+  double stageTime = 0;      // from the barrier until what lies in the stage is in registers
   double bulkTime = 0;       // a bulk copy into shared memory and out of it, before the first byte leaves
   double copyTime = 0;       // a copy by a copy engine, behind another one
-  double copyCallTime = 0;   // around such copies: two meetings and the changes between kernel and copy
+  double copyCallTime = 0;   // around such copies: two barriers and the changes between kernel and copy
   double copyChunkTime = 0;  // a chunk that is reduced between copies
   double storeRate = 0;      // out of a GPU by stores to its peers, from very many blocks
   double storeRamp = 0;      // blocks with which half of storeRate would be reached, were they not bound themselves
@@ -67,7 +67,7 @@ inline constexpr std::array modelParameters{
     ModelParameter{"kernel_us", &MachineModel::kernelTime, microsecond},
     ModelParameter{"launch_gap_us", &MachineModel::launchGap, microsecond},
     ModelParameter{"packet_us", &MachineModel::packetTime, microsecond},
-    ModelParameter{"meeting_us", &MachineModel::meetingTime, microsecond},
+    ModelParameter{"barrier_us", &MachineModel::barrierTime, microsecond},
     ModelParameter{"stage_us", &MachineModel::stageTime, microsecond},
     ModelParameter{"bulk_us", &MachineModel::bulkTime, microsecond},
     ModelParameter{"copy_us", &MachineModel::copyTime, microsecond},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernel launch through the CUDA runtime. Twin of arch/sim/launch.hpp.
+// Kernel launch on GPUs: by the driver, else by the CUDA runtime. Twin of sim.hpp.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,10 +8,12 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/stream.hpp"
+#include "mscclpp/launch/cuda_driver.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 
 namespace mscclpp {
@@ -30,9 +32,10 @@ constexpr unsigned maxThreadsOf() {
 }
 
 // The arguments of one launch as one kernel parameter. (A pack of `const` parameters would need none of this, but g++
-// cannot name such a function template specialisation.)
+// cannot name such a function template specialisation.) of() makes each where it will lie: handles have large tables.
 template <class... P>
 struct ArgumentList {
+  static ArgumentList of() { return {}; }
   template <class Kernel, class... Before>
   MSCCLPP_DEVICE void call(Kernel const& kernel, Before const&... before) const {
     kernel(before...);
@@ -43,22 +46,24 @@ struct ArgumentList<First, Rest...> {
   First first;
   ArgumentList<Rest...> rest;
 
+  template <class A, class... More>
+  static ArgumentList of(A&& a, More&&... more) {
+    return {static_cast<First>(std::forward<A>(a)), ArgumentList<Rest...>::of(std::forward<More>(more)...)};
+  }
   template <class Kernel, class... Before>
   MSCCLPP_DEVICE void call(Kernel const& kernel, Before const&... before) const {
     rest.call(kernel, before..., first);
   }
 };
+template <class Tuple>
+struct ArgumentsOf;
+template <class... P>
+struct ArgumentsOf<std::tuple<P...>> : std::type_identity<ArgumentList<P...>> {};
 
 template <class Kernel, class Arguments>
 __global__ void __launch_bounds__(maxThreadsOf<Kernel>())
     kernelEntry(const __grid_constant__ Kernel kernel, const __grid_constant__ Arguments arguments) {
   arguments.call(kernel);
-}
-
-inline ArgumentList<> argumentList() { return {}; }
-template <class First, class... Rest>
-ArgumentList<First, Rest...> argumentList(First const& first, Rest const&... rest) {
-  return {first, argumentList(rest...)};
 }
 
 inline void checkCuda(cudaError_t code, char const* operation) {
@@ -67,14 +72,7 @@ inline void checkCuda(cudaError_t code, char const* operation) {
               std::string(operation) + ": " + cudaGetErrorName(code) + ": " + cudaGetErrorString(code));
 }
 
-template <class Kernel, class... P>
-void launchKernel(Stream const& stream, LaunchShape const& shape, Kernel const& kernel,
-                  std::tuple<P...> const& arguments) {
-  // A stream is launched into on its own device; to ask costs less than to set.
-  int current = -1;
-  if (cudaGetDevice(&current) != cudaSuccess || current != stream.device().ordinal) {
-    checkCuda(cudaSetDevice(stream.device().ordinal), "launch: cudaSetDevice");
-  }
+inline void launchByRuntime(Stream const& stream, LaunchShape const& shape, void const* function, void** parameters) {
   cudaLaunchAttribute attributes[2]{};
   unsigned count = 0;
   if (shape.overlapPrevious) {
@@ -94,25 +92,52 @@ void launchKernel(Stream const& stream, LaunchShape const& shape, Kernel const& 
   config.stream = static_cast<cudaStream_t>(stream.native());
   config.attrs = attributes;
   config.numAttrs = count;
-  auto const start = [&](auto function, auto const&... parameters) {
-    auto const* const address = reinterpret_cast<void const*>(function);
-    if (shape.dynamicShared > 48 * 1024) {
-      checkCuda(cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shape.dynamicShared)),
-                "launch: dynamic shared memory");
+  checkCuda(cudaLaunchKernelExC(&config, function, parameters), "launch");
+}
+
+// A stream is launched into on its own device; to ask costs less than to set. False where the runtime has to launch.
+inline bool enterDeviceOf(Stream const& stream) {
+  int const device = stream.device().ordinal;
+  auto const& driver = Driver::instance();
+  bool const byDriver = driver.canLaunch() && device < Driver::mostDevices;
+  if (byDriver && driver.isOn(device)) return true;
+  checkCuda(cudaSetDevice(device), "launch: cudaSetDevice");
+  if (byDriver) driver.isNowOn(device);
+  return byDriver;
+}
+
+inline void allowDynamicShared(void const* function, std::size_t bytes) {
+  if (bytes <= 48 * 1024) return;
+  checkCuda(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+            "launch: dynamic shared memory");
+}
+
+template <class Parameters, class Kernel, class... A>
+void launchKernel(Stream const& stream, LaunchShape const& shape, Kernel const& kernel, A&&... arguments) {
+  bool const byDriver = enterDeviceOf(stream);
+  if constexpr (std::is_pointer_v<Kernel>) {
+    std::apply(
+        [&](auto const&... values) {
+          void* pointers[] = {const_cast<void*>(static_cast<void const*>(&values))..., nullptr};
+          auto const* const function = reinterpret_cast<void const*>(kernel);
+          allowDynamicShared(function, shape.dynamicShared);
+          launchByRuntime(stream, shape, function, pointers);
+        },
+        Parameters(std::forward<A>(arguments)...));
+  } else {
+    using Arguments = typename ArgumentsOf<Parameters>::type;
+    auto const list = Arguments::of(std::forward<A>(arguments)...);
+    void* pointers[] = {const_cast<void*>(static_cast<void const*>(&kernel)),
+                        const_cast<void*>(static_cast<void const*>(&list))};
+    auto const* const symbol = reinterpret_cast<void const*>(&kernelEntry<Kernel, Arguments>);
+    allowDynamicShared(symbol, shape.dynamicShared);
+    // The default stream means what the runtime was compiled to take it for.
+    if (byDriver && stream.native() != nullptr) {
+      auto const function = LoadedKernel<void(Kernel, Arguments)>::on(stream, symbol);
+      if (function != nullptr && Driver::instance().launch(function, stream, shape, pointers)) return;
     }
-    void* pointers[] = {const_cast<void*>(static_cast<void const*>(&parameters))..., nullptr};
-    checkCuda(cudaLaunchKernelExC(&config, address, pointers), "launch");
-  };
-  std::apply(
-      [&](P const&... values) {
-        if constexpr (std::is_pointer_v<Kernel>) {
-          start(kernel, values...);
-        } else {
-          start(&kernelEntry<Kernel, ArgumentList<P...>>, kernel, argumentList(values...));
-        }
-      },
-      arguments);
+    launchByRuntime(stream, shape, symbol, pointers);
+  }
 }
 
 }  // namespace arch

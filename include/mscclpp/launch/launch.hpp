@@ -83,7 +83,7 @@ void launch(Stream const& stream, LaunchShape const& shape, Kernel&& kernel, Arg
         "with nvcc for GPUs, with another compiler for the simulated machine");
   }
   if (Trace::on()) Trace::kernel(stream.native(), stream.device().ordinal, typeid(K).name());
-  arch::launchKernel(stream, shape, K(std::forward<Kernel>(kernel)), Parameters(std::forward<Arguments>(arguments)...));
+  arch::launchKernel<Parameters>(stream, shape, K(std::forward<Kernel>(kernel)), std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace MSCCLPP_BACKEND

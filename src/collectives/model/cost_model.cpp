@@ -74,7 +74,7 @@ class Prediction {
   std::optional<double> kernelWork() const {
     auto const known = knownOf(query_);
     if (!known) return std::nullopt;
-    auto const barriers = known->movement.barriers * model_.meetingTime;
+    auto const barriers = known->movement.barriers * model_.barrierTime;
     switch (known->movement.pace) {
       case Pace::rounds:
         return rounds(*known) + barriers;
@@ -107,7 +107,7 @@ class Prediction {
     auto const& traffic = known.movement.traffic;
     auto const grid = static_cast<double>(query_.blocks) * query_.threads;
     auto const rounds = std::max(1.0, std::ceil(traffic.part / (grid * known.perThread)));
-    auto const latency = known.packets ? model_.packetTime : model_.meetingTime + model_.stageTime;
+    auto const latency = known.packets ? model_.packetTime : model_.barrierTime + model_.stageTime;
     auto const waiting = known.movement.exchanges * latency + multiprocessorTime(traffic.local) / rounds;
     auto const exposed = waiting * (1 + (rounds - 1) / (sharing() * sharing()));
     return exposed + std::max(traffic.sent / storeRate(), multiprocessorTime(traffic.stored));
@@ -117,7 +117,7 @@ class Prediction {
   double stream(Movement const& movement) const {
     auto const& traffic = movement.traffic;
     auto const links = traffic.sent / (movement.loads ? model_.loadRate : storeRate());
-    return 2 * model_.meetingTime +
+    return 2 * model_.barrierTime +
            std::max({links, multiprocessorTime(traffic.stored + traffic.local), memoryTime(traffic)});
   }
 
@@ -130,7 +130,7 @@ class Prediction {
     auto const pieces = std::max(1.0, std::ceil(whole_ / (static_cast<double>(piece) * query_.blocks)));
     auto const stream =
         std::max({whole_ / storeRate(), multiprocessorTime(whole_ + traffic.local), memoryTime(traffic)});
-    return (1 + peers_) * model_.meetingTime + (1 + std::max(0.0, peers_ - 1) / pieces) * stream;
+    return (1 + peers_) * model_.barrierTime + (1 + std::max(0.0, peers_ - 1) / pieces) * stream;
   }
 
   std::optional<double> copies() const {

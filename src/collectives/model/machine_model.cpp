@@ -32,7 +32,7 @@ MachineModel h200() {
           .kernelTime = 1.27 * microsecond,
           .launchGap = 0.55 * microsecond,
           .packetTime = 1.0 * microsecond,
-          .meetingTime = 2.1 * microsecond,
+          .barrierTime = 2.1 * microsecond,
           .stageTime = 0.75 * microsecond,
           .bulkTime = 2.1 * microsecond,
           .copyTime = 2.9 * microsecond,

@@ -23,10 +23,10 @@ class Levels {
         whole_(static_cast<double>(query.bytes)) {}
 
   std::optional<TwoLevelTime> time() const {
-    // The launch, the meetings at begin and end, and what follows.
-    auto const around = machine_.kernelTime + machine_.launchGap + 2 * machine_.meetingTime;
+    // The launch, the barriers at begin and end, and what follows.
+    auto const around = machine_.kernelTime + machine_.launchGap + 2 * machine_.barrierTime;
     auto const part = whole_ / (nodes_ * rails_);
-    auto const barrier = nodes_ > 1 ? machine_.meetingTime : 0;  // of the blocks, around what the first of them does
+    auto const barrier = nodes_ > 1 ? machine_.barrierTime : 0;  // of the blocks, around what the first of them does
     switch (query_.collective) {
       case Collective::allGather: {
         // The own part goes to the node and to the network at the same time, what comes from there to the node.
@@ -49,7 +49,7 @@ class Levels {
       case Collective::allToAll: {
         auto const network = exchanged(part * rails_);
         auto const handedOut = stored(part * nodes_ * (rails_ - 1), part * nodes_);
-        return TwoLevelTime{around + handedOut + 3 * machine_.meetingTime + network + stored(0, whole_), network};
+        return TwoLevelTime{around + handedOut + 3 * machine_.barrierTime + network + stored(0, whole_), network};
       }
       default:
         return std::nullopt;

@@ -36,10 +36,10 @@ void launchKernel(KernelCall const& call, Kernel const& kernel, Leading... leadi
   if constexpr (needsInWindow<C> || needsOutWindow<C>) {
     // A window that the collective does not use may be missing.
     layout::WindowHandle const none{};
-    launch(call.stream, call.shape, kernel, leading..., in, out, call.count, call.root, DeviceTeam(call.team),
+    launch(call.stream, call.shape, kernel, leading..., in, out, call.count, call.root, call.team,
            call.inWindow != nullptr ? *call.inWindow : none, call.outWindow != nullptr ? *call.outWindow : none);
   } else {
-    launch(call.stream, call.shape, kernel, leading..., in, out, call.count, call.root, DeviceTeam(call.team));
+    launch(call.stream, call.shape, kernel, leading..., in, out, call.count, call.root, call.team);
   }
 }
 
