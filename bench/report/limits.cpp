@@ -103,7 +103,7 @@ LimitCases limitCases(World const& world, unsigned multiprocessors) {
   return {{{oneExchange, "kernel and packets", allReduce, "oneshot_ll8", small},
            {twoExchanges, "kernel and packets twice", allReduce, "twoshot_ll8", small},
            {withoutOverlap, "the same without overlapped launches", allReduce, "oneshot_ll8", small, 0, 0, false},
-           {twoBarriers, "two barriers", allGather, "push", small},
+           {twoMeetings, "two barriers", allGather, "push", small},
            {throughStage, "through the stage", allGather, "memory", small},
            {byBulkCopies, "bulk copies", allGather, "push_bulk", small},
            {copiesToAll, "copies by copy engines", allGather, "copy_engine", small, 0, 0, false},
@@ -131,23 +131,23 @@ MachineModel solveLimits(LimitCases const& cases, LimitTimes const& seconds, int
   model.packetTime = std::min(notNegative(time(twoExchanges) - time(oneExchange)), time(oneExchange));
   model.kernelTime = time(oneExchange) - model.packetTime;
   model.launchGap = notNegative(time(withoutOverlap) - time(oneExchange));
-  model.barrierTime = notNegative((time(twoBarriers) - model.kernelTime) / 2);
+  model.barrierTime = notNegative((time(twoMeetings) - model.kernelTime) / 2);
   model.stageTime = notNegative(time(throughStage) - model.kernelTime - model.barrierTime);
-  model.bulkTime = notNegative(time(byBulkCopies) - time(twoBarriers));
+  model.bulkTime = notNegative(time(byBulkCopies) - time(twoMeetings));
   model.copyTime = notNegative((time(copiesTwice) - time(copiesReduced)) / peers);
   model.copyCallTime = notNegative(time(copiesToAll) - peers * model.copyTime);
   model.copyChunkTime = notNegative(time(copiesReduced) - time(copiesToAll));
 
   // Each sends its part, an n-th of the bytes, to all peers.
   auto const sent = bytesOf(manyBlocksStore) / n * peers;
-  auto const perByte = [&](Limit limit) { return 1 / rateOf(sent, time(limit) - time(twoBarriers)); };
+  auto const perByte = [&](Limit limit) { return 1 / rateOf(sent, time(limit) - time(twoMeetings)); };
   auto const ramp = rampOf(caseOf(cases, someBlocksStore).blocks, perByte(someBlocksStore),
                            caseOf(cases, manyBlocksStore).blocks, perByte(manyBlocksStore));
   model.storeRate = std::max(leastRate, ramp.rate);
   model.storeRamp = ramp.blocks;
   // The own part is stored too.
-  model.blockRate = rateOf(bytesOf(oneBlockStores), time(oneBlockStores) - time(twoBarriers));
-  model.loadRate = rateOf(bytesOf(loadsFromPeers) / n * peers, time(loadsFromPeers) - time(twoBarriers));
+  model.blockRate = rateOf(bytesOf(oneBlockStores), time(oneBlockStores) - time(twoMeetings));
+  model.loadRate = rateOf(bytesOf(loadsFromPeers) / n * peers, time(loadsFromPeers) - time(twoMeetings));
   model.copyRate = rateOf(bytesOf(copyEnginesStore) / n * peers, time(copyEnginesStore) - time(copiesToAll));
   return model;
 }

@@ -85,7 +85,8 @@ struct Rank {
   std::unique_ptr<Team> team;
   std::unique_ptr<NcclCommunicator> nccl;
   std::unique_ptr<NcclWindow> ncclWindows[2];
-  std::vector<std::byte> timed;  // one block of this rank's data
+  std::vector<std::byte> timed;       // one block of this rank's data
+  std::vector<CollectiveCall> calls;  // of a timed chain, made beforehand
 
   Device device() const { return communicator->device(); }
   std::byte* buffer(Case const& item, int index) const {
@@ -410,13 +411,35 @@ struct Session::Impl {
     return all;
   }
 
-  // Puts operation `index` of a chain into the stream.
-  void start(Rank& rank, Case const& item, int index, bool behindKernel) const {
+  struct Places {
+    Step step;
+    std::uint64_t inOffset;
+    std::uint64_t outOffset;
+    std::byte const* in;
+    std::byte* out;
+  };
+  Places placesOf(Rank& rank, Case const& item, int index) const {
     auto const step = stepOf(item.collective, item.inPlace, rank.communicator->rank(), world.ranks, index);
     auto const inOffset = static_cast<std::uint64_t>(step.in.slot) * item.slotBytes();
     auto const outOffset = static_cast<std::uint64_t>(step.out.slot) * item.slotBytes();
-    auto const* const in = rank.buffer(item, step.in.buffer) + inOffset;
-    auto* const out = rank.buffer(item, step.out.buffer) + outOffset;
+    return {step, inOffset, outOffset, rank.buffer(item, step.in.buffer) + inOffset,
+            rank.buffer(item, step.out.buffer) + outOffset};
+  }
+  CollectiveCall callOf(Rank& rank, Case const& item, int index) const {
+    auto const places = placesOf(rank, item, index);
+    return item.call(world.ranks, places.in, places.out, places.step.root);
+  }
+  void execute(Rank& rank, Case const& item, CollectiveCall const& call) const {
+    if (item.chosen) {
+      algorithms.execute(item.collective, *rank.communicator, *rank.stream, call);
+    } else {
+      item.by->execute(*rank.communicator, *rank.stream, call);
+    }
+  }
+
+  // Puts operation `index` of a chain into the stream.
+  void start(Rank& rank, Case const& item, int index, bool behindKernel) const {
+    auto const [step, inOffset, outOffset, in, out] = placesOf(rank, item, index);
     if (!item.own()) {
       rank.nccl->start({.collective = item.collective,
                         .in = in,
@@ -428,15 +451,7 @@ struct Session::Impl {
                        *rank.stream);
       return;
     }
-    auto const call = item.call(world.ranks, in, out, step.root);
-    if (executed(item)) {
-      if (item.chosen) {
-        algorithms.execute(item.collective, *rank.communicator, *rank.stream, call);
-      } else {
-        item.by->execute(*rank.communicator, *rank.stream, call);
-      }
-      return;
-    }
+    if (executed(item)) return execute(rank, item, item.call(world.ranks, in, out, step.root));
     auto shape = item.launch->shape;
     shape.overlapPrevious = item.overlap && behindKernel;
     auto const windowOf = [&](int buffer) -> layout::WindowHandle const* {
@@ -537,6 +552,14 @@ struct Session::Impl {
       }
     };
     repetition.operate = [&](int index, bool behindKernel) { start(rank, item, index, behindKernel); };
+    if (item.own() && executed(item)) {
+      rank.calls.clear();
+      auto const count = rank.timer->leads() + item.operations;
+      for (int index = 0; index < count; ++index) rank.calls.push_back(callOf(rank, item, index));
+      repetition.operate = [&](int index, bool) {
+        execute(rank, item, rank.calls.at(static_cast<std::size_t>(index)));
+      };
+    }
     repetition.operations = item.operations;
     repetition.together = [&] { meet(rank); };
     repetition.synchronize = [&] { synchronize(rank); };

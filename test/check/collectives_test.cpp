@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check/sweep.hpp"
-#include "collectives/kernels/device/others/copy_engine.hpp"
+#include "collectives/kernels/device/copy_engine.hpp"
 #include "support/collective.hpp"
 #include "support/messages.hpp"
 #include "support/prologue.hpp"

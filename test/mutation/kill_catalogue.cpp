@@ -15,8 +15,9 @@ using namespace mscclpp_test;
 
 namespace {
 
-using List = CompositionList<Composition<"first", Push, PeerMemory<1>, For<Collective::gather>>,
-                             Composition<"second", Pull, PeerMemory<2>, For<Collective::reduce, Collective::allReduce>>>;
+using List =
+    CompositionList<Composition<"first", Push, PeerMemory<1>, For<Collective::gather>>,
+                    Composition<"second", Pull, PeerMemory<2>, For<Collective::reduce, Collective::allReduce>>>;
 static_assert(List::indexOf(Collective::gather, "first") == 0u);
 static_assert(List::indexOf(Collective::allReduce, "second") == 1u);
 static_assert(List::indexOf(Collective::gather, "second") == std::nullopt);

@@ -11,7 +11,7 @@ namespace mscclpp_test {
 
 template <FixedName A, class T, int Ranks = 0>
 void explored(AllReduceCase const& test, int schedules = 5) {
-  CAPTURE(name(A));
+  CAPTURE(A.view());
   everySchedule(
       test.ranks, [&](Rank& rank) { checkRank<NamedAllReduce<A, Sum, Ranks>, T, Sum>(rank, test); }, schedules);
 }

@@ -218,7 +218,7 @@ TEST_CASE("a refusal that has nowhere to report to ends the kernel") {
 namespace {
 
 template <class Collective>
-struct CollectiveKernel {
+struct UnevenKernel {
   MSCCLPP_DEVICE void operator()(float const* in, float* out, std::size_t inputs, std::size_t outputs,
                                  DeviceTeam const& team) const {
     Collective{team}(thisGrid(), View{in, inputs}, View{out, outputs});
@@ -244,7 +244,7 @@ std::string refusal(Shape const& shape) {
     Team team(rank.communicator, shape.need);
     GpuBuffer<std::byte> in(rank.device, 8192);
     GpuBuffer<std::byte> out(rank.device, 8192);
-    launch(rank.stream, {.blocks = shape.blocks, .threads = shape.threads}, CollectiveKernel<Collective>{},
+    launch(rank.stream, {.blocks = shape.blocks, .threads = shape.threads}, UnevenKernel<Collective>{},
            reinterpret_cast<float const*>(in.data() + shape.inAstray),
            reinterpret_cast<float*>(out.data() + shape.outAstray), shape.inCount, shape.outCount, team.deviceHandle());
     auto const mine = reportOf(rank);
@@ -283,7 +283,7 @@ TEST_CASE("blocks that are refused count their reports together") {
   everySchedule(1, [](Rank& rank) {
     Team team(rank.communicator, packets);
     GpuBuffer<float> data(rank.device, 64);
-    launch(rank.stream, {.blocks = 3, .threads = 32}, CollectiveKernel<Packets>{}, data.data(), data.data(), 64u, 64u,
+    launch(rank.stream, {.blocks = 3, .threads = 32}, UnevenKernel<Packets>{}, data.data(), data.data(), 64u, 64u,
            team.deviceHandle());
     auto const text = reportOf(rank);
     CHECK(contains(text, "3 blocks"));
@@ -443,7 +443,7 @@ std::string stuckInThird() {
                                  GpuBuffer<float> data(rank.device, 64);
                                  data.fill(0x3f);
                                  for (int call = 0; call < (rank.rank == 0 ? 3 : 2); ++call) {
-                                   launch(rank.stream, {.blocks = 1, .threads = 32}, CollectiveKernel<Collective>{},
+                                   launch(rank.stream, {.blocks = 1, .threads = 32}, UnevenKernel<Collective>{},
                                           data.data(), data.data(), 64u, 64u, team.deviceHandle());
                                  }
                                  rank.synchronize();
@@ -455,7 +455,7 @@ std::string stuckInThird() {
 template <class Collective>
 std::string stuck(int ranks) {
   return deadLock(ranks, ranks - 1, [](Rank& rank, Team& team, float* data) {
-    launch(rank.stream, {.blocks = 1, .threads = 32}, CollectiveKernel<Collective>{}, data, data, 64u, 64u,
+    launch(rank.stream, {.blocks = 1, .threads = 32}, UnevenKernel<Collective>{}, data, data, 64u, 64u,
            team.deviceHandle());
   });
 }

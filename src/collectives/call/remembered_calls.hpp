@@ -5,6 +5,7 @@
 // find() neither allocates nor locks; whoever uses it holds the communicator's ContextCache::lock().
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -78,21 +79,39 @@ struct RememberedCall {
 
 class RememberedCalls {
  public:
-  RememberedCall const* find(CallKey const& key) const {
+  RememberedCall const* find(CallKey const& key) {
+    auto& recent = recent_[placeOf(key)];
+    if (recent != nullptr && recent->first == key) return &recent->second;
     auto const found = calls_.find(key);
-    return found == calls_.end() ? nullptr : &found->second;
+    if (found == calls_.end()) return nullptr;
+    recent = &*found;
+    return &found->second;
   }
   void remember(CallKey const& key, RememberedCall call) {
     // Whoever makes ever new calls, of every length, say, forgets all of them now and then.
-    if (calls_.size() >= most) calls_.clear();
+    if (calls_.size() >= most) clear();
     calls_.insert_or_assign(key, std::move(call));
   }
-  void clear() { calls_.clear(); }
+  void clear() {
+    recent_ = {};
+    calls_.clear();
+  }
 
  private:
+  using Calls = std::unordered_map<CallKey, RememberedCall, HashCallKey>;
   static constexpr std::size_t most = 4096;
+  static constexpr unsigned placeBits = 6;
 
-  std::unordered_map<CallKey, RememberedCall, HashCallKey> calls_;
+  // Of the few calls that a program repeats; a whole hash takes longer than to look.
+  static std::size_t placeOf(CallKey const& key) {
+    auto const mixed = (key.inBytes + key.outBytes * 3 + key.chooser * 7 + std::uint64_t(key.collective) * 11 +
+                        reinterpret_cast<std::uintptr_t>(key.stream)) *
+                       0x9e3779b97f4a7c15u;
+    return mixed >> (64 - placeBits);
+  }
+
+  Calls calls_;
+  std::array<Calls::value_type const*, std::size_t{1} << placeBits> recent_{};  // entries do not move
 };
 
 }  // namespace mscclpp::collectives_impl

@@ -26,7 +26,8 @@ std::string describe(cudaError_t code) {
   return fmt::format("{} ({})", cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
-void check(cudaError_t code, std::string const& operation) {
+// What was done is a view, so that a call that succeeds allocates nothing for the sentence.
+void check(cudaError_t code, std::string_view operation) {
   if (code == cudaSuccess) return;
   (void)cudaGetLastError();  // a later, unrelated call must not find it again
   fail(ErrorCode::deviceError, "{}: {}", operation, describe(code));
@@ -50,6 +51,7 @@ class Driver {
     find("cuMemExportToShareableHandle", 10020, memExportToShareableHandle);
     find("cuMemImportFromShareableHandle", 10020, memImportFromShareableHandle);
     find("cuMemRetainAllocationHandle", 11000, memRetainAllocationHandle);
+    find("cuStreamIsCapturing", 10000, streamIsCapturing);
     try {
       find("cuMemGetHandleForAddressRange", 11070, memGetHandleForAddressRange);
     } catch (Error const& error) {
@@ -62,10 +64,11 @@ class Driver {
     if (getErrorName_(code, &name) != CUDA_SUCCESS || name == nullptr) return fmt::format("CUresult {}", int{code});
     return name;
   }
-  void check(CUresult code, std::string const& operation) const {
+  void check(CUresult code, std::string_view operation) const {
     if (code != CUDA_SUCCESS) fail(ErrorCode::deviceError, "{}: {}", operation, nameOf(code));
   }
 
+  PFN_cuStreamIsCapturing_v10000 streamIsCapturing = nullptr;
   PFN_cuMemGetAddressRange_v3020 memGetAddressRange = nullptr;
   PFN_cuPointerGetAttribute_v4000 pointerGetAttribute = nullptr;
   PFN_cuMemGetAllocationGranularity_v10020 memGetAllocationGranularity = nullptr;
@@ -451,9 +454,11 @@ class CudaRuntime final : public Runtime {
   }
 
   bool capturing(void* stream) override {
-    auto status = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "ask whether a stream is captured");
-    return status != cudaStreamCaptureStatusNone;
+    // Asked at every call of a collective: the driver answers sooner than the runtime.
+    auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+    driver_.check(driver_.streamIsCapturing(static_cast<CUstream>(stream), &status),
+                  "ask whether a stream is captured");
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
 
   void orderAfter(int device, void* stream, void* earlier) override {
