@@ -97,7 +97,7 @@ if [[ " $ranks " == *" 1 "* ]]; then
   done
 fi
 for count in $ranks; do
-  arguments=(--launch=host --collective=allreduce,alltoall --min-bytes=1K "--max-bytes=$most" --factor=4)
+  arguments=(--launch=host "--collective=allreduce,alltoall" --min-bytes=1K "--max-bytes=$most" --factor=4)
   if [ "$device" = cuda ] && [ "$count" -gt "$gpus" ]; then
     if ! start_mps; then
       warn "not measured: $count ranks on $gpus GPU(s), since nvidia-cuda-mps-control does not start"

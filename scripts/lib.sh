@@ -40,7 +40,7 @@ slug_of() {
 
 # Where and with what figures are measured, as a Markdown table. MSCCLPP_COMMIT names the commit where there is no git.
 measured_on() {
-  local query=(nvidia-smi --format=csv,noheader) gpu driver nvcc commit
+  local query=(nvidia-smi "--format=csv,noheader") gpu driver nvcc commit
   gpu=$("${query[@]}" --query-gpu=name 2>/dev/null | sed -n 1p) || gpu=
   driver=$("${query[@]}" --query-gpu=driver_version 2>/dev/null | sed -n 1p) || driver=
   nvcc=$("$(nvcc_path)" --version 2>/dev/null | sed -n 's/.*release.*, V\(.*\)/\1/p') || nvcc=

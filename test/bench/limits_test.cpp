@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-
 using namespace mscclpp;
 using namespace mscclpp::bench;
 

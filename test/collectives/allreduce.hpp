@@ -76,7 +76,9 @@ void checkAllReduces(DeviceKind kind, int ranks, std::vector<std::size_t> const&
         communicator.bootstrap()->barrier();
       }
     }
-    CHECK(ran >= 2 * counts.size() * 7);
+    // Rarely used operations have a few algorithms.
+    bool const rare = !std::is_same_v<Op, Sum> && !std::is_same_v<Op, Avg>;
+    CHECK(ran >= 2 * counts.size() * (rare ? 2 : 7));
     releaseContexts(communicator);
     CHECK(contextCounts(communicator) == ContextCounts{});
   });

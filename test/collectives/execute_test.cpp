@@ -87,9 +87,14 @@ TEST_CASE("a call that cannot be right is refused with its numbers") {
     checkContains(refusal([](auto& c) { c.extras["bias"] = 1; }), "no extra arguments, but got \"bias\"");
     text = refusal([](auto& c) { c.type = DataType::int32, c.op = ReduceOp::prod; }, ErrorCode::unsupported);
     CHECK(text.empty());  // is built
-    text = refusal([](auto& c) { c.type = DataType::uint8, c.op = ReduceOp::prod; }, ErrorCode::unsupported);
-    checkContains(text, "no kernel for prod of uint8 on 4 ranks");
-    checkContains(text, "sum is built for every type");
+    auto product = good;
+    product.op = ReduceOp::prod;
+    text =
+        errorOf([&] { algorithms.at(Collective::allReduce, "oneshot_ll128")->execute(communicator, stream, product); },
+                ErrorCode::unsupported);
+    checkContains(text, "no kernel for prod of float32 on 4 ranks");
+    checkContains(text, "those that have: ");
+    checkContains(text, "oneshot_ll16");
     communicator.synchronize(stream);
 
     auto const narrow = algorithms.at(Collective::allReduce, "oneshot_ll8");
