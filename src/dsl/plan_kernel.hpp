@@ -4,35 +4,16 @@
 #pragma once
 
 #include "dsl/start_plan.hpp"
+#include "mscclpp/device/any_operation.hpp"
 #include "mscclpp/dsl/kernel.hpp"
 #include "mscclpp/launch/launch.hpp"
 
 namespace mscclpp::dsl {
 inline namespace MSCCLPP_BACKEND {
 
-struct AnyOp {
-  ReduceOp op;
-
+struct AnyOp : AnyOperation {
   // What the switch is asked for.
   MSCCLPP_HOST_DEVICE constexpr ReduceKind kind() const { return kindOf(op); }
-
-  template <Arithmetic A>
-  MSCCLPP_HOST_DEVICE constexpr A operator()(A a, A b) const {
-    switch (op) {
-      case ReduceOp::prod:
-        return Prod{}(a, b);
-      case ReduceOp::min:
-        return Min{}(a, b);
-      case ReduceOp::max:
-        return Max{}(a, b);
-      default:
-        return Sum{}(a, b);
-    }
-  }
-  template <Arithmetic A>
-  MSCCLPP_HOST_DEVICE constexpr A finish(A total, int count) const {
-    return op == ReduceOp::avg ? Avg{}.finish(total, count) : total;
-  }
 };
 
 template <Number T>
@@ -42,7 +23,7 @@ struct PlanKernel {
     dsl_impl::requireShape(plan);
     dsl_impl::requireRoom(plan, count * sizeof(T));
     if (count == 0) return waitForPreviousKernel();
-    dsl_impl::PlanRunner<T, AnyOp, LL16> runner(plan, inWindow, outWindow, {in, out, count}, AnyOp{op});
+    dsl_impl::PlanRunner<T, AnyOp, LL16> runner(plan, inWindow, outWindow, {in, out, count}, AnyOp{{op}});
     dsl_impl::runTable(runner, plan);
     runner.finish();
   }

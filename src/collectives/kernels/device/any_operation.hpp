@@ -8,32 +8,24 @@
 #include <string_view>
 
 #include "collectives/kernels/device/add_kernels.hpp"
+#include "mscclpp/device/any_operation.hpp"
 
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
 
-struct AnyOperation {
+struct BlocksOperation {
   static constexpr std::string_view name = "any";
 
   // Of the block that this thread is in.
-  MSCCLPP_DEVICE static ReduceOp& chosen() { return arch::blockShared<ReduceOp, AnyOperation>(); }
+  MSCCLPP_DEVICE static ReduceOp& chosen() { return arch::blockShared<ReduceOp, BlocksOperation>(); }
 
   template <Arithmetic A>
   MSCCLPP_DEVICE A operator()(A a, A b) const {
-    switch (chosen()) {
-      case ReduceOp::prod:
-        return Prod{}(a, b);
-      case ReduceOp::min:
-        return Min{}(a, b);
-      case ReduceOp::max:
-        return Max{}(a, b);
-      default:
-        return Sum{}(a, b);
-    }
+    return AnyOperation{chosen()}(a, b);
   }
   template <Arithmetic A>
   MSCCLPP_DEVICE A finish(A total, int count) const {
-    return chosen() == ReduceOp::avg ? Avg{}.finish(total, count) : total;
+    return AnyOperation{chosen()}.finish(total, count);
   }
 };
 
@@ -44,7 +36,7 @@ struct AnyOperationKernel {
   MSCCLPP_DEVICE void operator()(ReduceOp op, T const* in, T* out, std::size_t count, int root,
                                  DeviceTeam const& team) const {
     auto const block = thisBlock();
-    if (block.rank() == 0) AnyOperation::chosen() = op;
+    if (block.rank() == 0) BlocksOperation::chosen() = op;
     block.sync();
     CollectiveKernel<C, T>{}(in, out, count, root, team);
   }
@@ -70,7 +62,7 @@ template <Collective Of, class T>
 void addAnyOperation(KernelTable& table) {
   Catalogue::forEachOf<Of>([&]<class C>() {
     if constexpr (takesAnyOperation(C::name) && sizeof(T) <= C::Transport::granule) {
-      using Made = CollectiveOf<Of, typename C::Schedule, typename C::Transport, AnyOperation>;
+      using Made = CollectiveOf<Of, typename C::Schedule, typename C::Transport, BlocksOperation>;
       for (auto op : reduceOps) {
         if (op == ReduceOp::sum || (op == ReduceOp::avg && hasOwnAverage<T>)) continue;
         table.add({kernelDevice, Of, std::string(C::name), dataTypeOf<T>(), op, 0},
