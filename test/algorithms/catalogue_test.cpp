@@ -25,11 +25,11 @@ TEST_CASE("names are distinct within a collective, and found again") {
     CHECK(found == C::name);
   });
   CHECK(seen.size() == 9);
-  CHECK(!Catalogue::with<Collective::reduce>("oneshot_ll8", []<class C>() {}));
+  CHECK(!Catalogue::with<Collective::reduce>("oneshot_ll8", [&]<class C>() {}));
 }
 
 TEST_CASE("every shape can be launched, and a thread has a round's work where the grid has room") {
-  Catalogue::forEachOf<Collective::allReduce>([]<class C>() {
+  Catalogue::forEachOf<Collective::allReduce>([&]<class C>() {
     using Made = CollectiveOf<Collective::allReduce, typename C::Schedule, typename C::Transport>;
     CAPTURE(C::name);
     for (std::uint32_t ranks : {1u, 2u, 3u, 4u, 8u, 72u}) {
