@@ -34,15 +34,15 @@ ELEMENTS = {"allReduce": "bf16", "reduceScatter": "bf16", "reduce": "bf16", "all
 
 KERNEL = """
 using C = CompositionOf<Collective::%s, "%s">;
-using Composed = CollectiveOf<Collective::%s, C::Schedule, C::Transport>;
+using Made = CollectiveOf<Collective::%s, C::Schedule, C::Transport>;
 using T = %s;
 __global__ void __launch_bounds__(512) measured(T const* in, T* out, std::size_t count, int root, __grid_constant__ const DeviceTeam team,
                          __grid_constant__ const layout::WindowHandle inWindow,
                          __grid_constant__ const layout::WindowHandle outWindow) {
-  if constexpr (needsInWindow<Composed> || needsOutWindow<Composed>) {
-    DirectKernel<Composed, T>{}(in, out, count, root, team, inWindow, outWindow);
+  if constexpr (needsInWindow<Made> || needsOutWindow<Made>) {
+    DirectKernel<Made, T>{}(in, out, count, root, team, inWindow, outWindow);
   } else {
-    CollectiveKernel<Composed, T>{}(in, out, count, root, team);
+    CollectiveKernel<Made, T>{}(in, out, count, root, team);
   }
 }
 static_assert(sharedBytesOf<C::Transport>() == %s);
