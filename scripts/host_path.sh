@@ -147,8 +147,9 @@ print("""
 ## Processor's time of one call
 
 Microseconds; the slowest rank's median and p99 over all calls, in batches of at most 100 between synchronisations. Bare: the
-same for a launch of an empty kernel of the same shape with 512 bytes of parameters and programmatic dependent launch. A
-process for each rank; where ranks share a GPU it runs them side by side (MPS).
+same for a launch of an empty kernel of the same shape with 512 bytes of parameters, before and after; with programmatic
+dependent launch where the library has it, which ranks that share a GPU have not. A process for each rank; where ranks
+share a GPU it runs them side by side (MPS).
 
 | collective | size | ranks | algorithm | call | p99 | bare | p99 | call / bare | NCCL | p99 | wrong |
 | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |""")

@@ -32,17 +32,22 @@ std::function<void()> makeBareLaunch(Stream const& stream, LaunchShape const& sh
   }
   return [native = static_cast<cudaStream_t>(stream.native()), shape] {
     cudaLaunchAttribute attributes[2]{};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {shape.clusterBlocks, 1, 1};
+    unsigned count = 0;
+    if (shape.overlapPrevious) {
+      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (shape.clusterBlocks != 1) {
+      attributes[count].id = cudaLaunchAttributeClusterDimension;
+      attributes[count++].val.clusterDim = {shape.clusterBlocks, 1, 1};
+    }
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(shape.blocks);
     config.blockDim = dim3(shape.threads);
     config.dynamicSmemBytes = shape.dynamicShared;
     config.stream = native;
     config.attrs = attributes;
-    config.numAttrs = shape.clusterBlocks == 1 ? 1 : 2;
+    config.numAttrs = count;
     check(cudaLaunchKernelEx(&config, emptyKernel, Parameters{}));
   };
 }

@@ -10,8 +10,8 @@
 
 namespace mscclpp::bench {
 
-// Launches with 512 bytes of parameters and programmatic dependent launch, as collectives do, on the stream's device,
-// which is the calling thread's.
+// Launches with 512 bytes of parameters, and with programmatic dependent launch where the shape overlaps, on the
+// stream's device, which is the calling thread's.
 std::function<void()> makeBareLaunch(Stream const& stream, LaunchShape const& shape);
 
 }  // namespace mscclpp::bench
