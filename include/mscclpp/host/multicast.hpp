@@ -40,7 +40,8 @@ class MulticastWindow {
   // `ranks`: of the communicator, in the same order on each; empty: all. Throws on every member where one cannot:
   // unsupported where a device or the settings rule multicast out, invalidUsage where sizes or ranks differ or memory
   // is of a kind that cannot be bound, deviceError with the driver's answer.
-  MulticastWindow(Communicator const& communicator, std::vector<MulticastBuffer> buffers, std::vector<int> ranks = {});
+  MulticastWindow(Communicator const& communicator, std::vector<MulticastBuffer> const& buffers,
+                  std::vector<int> ranks = {});
   MulticastWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks = {})
       : MulticastWindow(communicator, std::vector<MulticastBuffer>{{memory, bytes}}, std::move(ranks)) {}
   MulticastWindow(MulticastWindow&&) noexcept;

@@ -87,7 +87,7 @@ class Making {
   // Only a proposal like this rank's leads on.
   void compare(std::vector<Message> const& proposals);
   Message create();  // by the first member; the others open() what it offers
-  Message open(std::span<std::byte const> offer);
+  Message open(std::span<std::byte const> message);
   Message bind();  // once all devices are there
   Message map();   // once all have bound their memory
 
@@ -273,7 +273,7 @@ MulticastWindow::Part const& MulticastWindow::part(std::size_t buffer) const {
 std::byte* MulticastWindow::address(std::size_t buffer) const { return base_ + part(buffer).offset; }
 std::size_t MulticastWindow::bytes(std::size_t buffer) const { return part(buffer).bytes; }
 
-MulticastWindow::MulticastWindow(Communicator const& communicator, std::vector<MulticastBuffer> buffers,
+MulticastWindow::MulticastWindow(Communicator const& communicator, std::vector<MulticastBuffer> const& buffers,
                                  std::vector<int> ranks)
     : keepAlive_(CommunicatorImpl::of(communicator)) {
   Members const members("Multicast window", *CommunicatorImpl::of(communicator), std::move(ranks));
