@@ -157,7 +157,7 @@ class CudaRuntime final : public Runtime {
       base = allocateShareable(device, bytes, operation);
     }
     try {
-      cudaStream_t const stream = utilityStream(device);
+      auto* const stream = utilityStream(device);
       check(cudaMemsetAsync(base, 0, bytes, stream), "clear new CUDA memory");
       check(cudaStreamSynchronize(stream), "clear new CUDA memory");
     } catch (...) {
@@ -371,7 +371,7 @@ class CudaRuntime final : public Runtime {
     if (device < 0) device = deviceFor(src);
     if (device < 0) device = currentDevice();
     DeviceScope const scope(device);
-    cudaStream_t const stream = utilityStream(device);
+    auto* const stream = utilityStream(device);
     std::string const operation = fmt::format("copy {} bytes from {} to {}", bytes, fmt::ptr(src), fmt::ptr(dst));
     check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream), operation);
     check(cudaStreamSynchronize(stream), operation);
@@ -389,7 +389,7 @@ class CudaRuntime final : public Runtime {
     int device = deviceFor(dst);
     if (device < 0) device = currentDevice();
     DeviceScope const scope(device);
-    cudaStream_t const stream = utilityStream(device);
+    auto* const stream = utilityStream(device);
     check(cudaMemsetAsync(dst, value, bytes, stream), fmt::format("fill {} bytes at {}", bytes, fmt::ptr(dst)));
     check(cudaStreamSynchronize(stream), fmt::format("fill {} bytes at {}", bytes, fmt::ptr(dst)));
   }
@@ -568,7 +568,8 @@ class CudaRuntime final : public Runtime {
     std::vector<int> users{device};
     for (int other = 0; other < devices_; ++other) {
       int possible = 0;
-      if (other != device && cudaDeviceCanAccessPeer(&possible, other, device) == cudaSuccess && possible != 0) {
+      int const owner = device;
+      if (other != owner && cudaDeviceCanAccessPeer(&possible, other, owner) == cudaSuccess && possible != 0) {
         users.push_back(other);
       }
     }
