@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/installed_profile.hpp"
 #include "mscclpp/collectives/tuned_profile.hpp"
 #include "mscclpp/sim/run.hpp"
 #include "mscclpp/sim/runtime.hpp"
@@ -56,18 +57,6 @@ std::vector<Line> linesOf(std::string const& setting, int ranks) {
   return lines;
 }
 
-// As if the profiles that come with the library were of this device.
-std::shared_ptr<TunedProfile const> profileOf(std::string const& device) {
-  auto const installed = TunedProfile::installed();
-  REQUIRE(installed != nullptr);
-  auto text = installed->json();
-  std::string const measured = "NVIDIA H200";
-  for (auto at = text.find(measured); at != std::string::npos; at = text.find(measured, at)) {
-    text.replace(at, measured.size(), device);
-  }
-  return std::make_shared<TunedProfile>(TunedProfile::parse(text, "the installed profiles"));
-}
-
 // Cases that were compared.
 int compare(std::string const& setting, int ranks) {
   auto const lines = linesOf(setting, ranks);
@@ -78,7 +67,7 @@ int compare(std::string const& setting, int ranks) {
     auto const& world = World::of(communicator);
     if (context.rank() == 0) {
       auto algorithms = AlgorithmCollection::defaults();
-      algorithms.setProfile(setting == "tuned" ? profileOf(world.device) : nullptr);
+      algorithms.setProfile(setting == "tuned" ? mscclpp_test::profileOf(world.device) : nullptr);
       auto* const in = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);
       auto* const out = in + (std::uint64_t{1} << 32);
       for (auto const& line : lines) {

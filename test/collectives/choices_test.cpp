@@ -10,6 +10,7 @@
 #include <memory>
 #include <sstream>
 
+#include "collectives/installed_profile.hpp"
 #include "collectives/ranks.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/tuned_profile.hpp"
@@ -31,17 +32,6 @@ constexpr Setting settings[]{{"lines", true, false, false},
                              {"torn", false, false, false},
                              {"switch", true, true, false},
                              {"tuned", true, false, true}};
-
-std::shared_ptr<TunedProfile const> profileOf(std::string const& device) {
-  auto const installed = TunedProfile::installed();
-  REQUIRE(installed != nullptr);
-  auto text = installed->json();
-  std::string const measured = "NVIDIA H200";
-  for (auto at = text.find(measured); at != std::string::npos; at = text.find(measured, at)) {
-    text.replace(at, measured.size(), device);
-  }
-  return std::make_shared<TunedProfile>(TunedProfile::parse(text, "the installed profiles"));
-}
 
 CollectiveCall callOf(Collective collective, DataType type, std::uint64_t bytes, int ranks, bool symmetric,
                       std::byte* memory) {
