@@ -7,12 +7,13 @@
 # _chain.md and _programs.md: port channels, chains of collectives inside one kernel, programs beside the library's
 # algorithms.
 #
-#   scripts/gpu.sh [--install] [--sanitize] [--no-test] [--no-bench] [--no-collectives] [--out=FOLDER] [--deps=FOLDER]
-#                  [-- BENCH ARGUMENTS]
+#   scripts/gpu.sh [--install] [--sanitize] [--no-test] [--tables=LIST] [--out=FOLDER] [--deps=FOLDER] [-- BENCH ARGUMENTS]
 #
 # --install    install missing packages; by default they are only named
 # --sanitize   also run the tests under compute-sanitizer memcheck
-# --no-collectives  leaves out the table of all collectives, which takes some ten minutes
+# --tables=    of port, chain, programs, collectives (what the library chooses, and the peers: some six minutes) and
+#              algorithms (to collectives, each algorithm by itself: up to ten minutes more); all of them by default, and
+#              none for an empty list
 # --out=       where the tables go instead of bench/results
 # --deps=      third-party libraries that this machine lacks: a prefix with include/ and lib/, or a folder of .deb files
 # Bench arguments replace the default --collective=all --min-bytes=1K --max-bytes=1G --factor=4
@@ -24,8 +25,7 @@
 may_install=no
 sanitize=no
 test=yes
-bench=yes
-collectives=yes
+tables=port,chain,programs,collectives,algorithms
 out=$root/bench/results
 deps=
 bench_arguments=(--collective=all --min-bytes=1K --max-bytes=1G --factor=4 "--peers=nccl,nccl-symmetric")
@@ -35,8 +35,7 @@ while [ $# -gt 0 ]; do
     --no-install) may_install=no ;;
     --sanitize) sanitize=yes ;;
     --no-test) test=no ;;
-    --no-bench) bench=no ;;
-    --no-collectives) collectives=no ;;
+    --tables=*) tables=${1#*=} ;;
     --out=*) out=${1#*=} ;;
     --deps=*) deps=${1#*=} ;;
     -h | --help) usage; exit 0 ;;
@@ -45,6 +44,16 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+
+for table in ${tables//,/ }; do
+  case "$table" in
+    port | chain | programs | collectives | algorithms) ;;
+    *) die "--tables=$tables: there is no table '$table'; see scripts/gpu.sh --help" ;;
+  esac
+done
+wanted() { [[ ,$tables, == *,$1,* ]]; }
+bench=no
+[ -z "$tables" ] || bench=yes
 
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 
@@ -127,7 +136,8 @@ heading() {
 
 # A program of the benchmark that prints a table of its own.
 side_table() {
-  local name=$1 title=$2 program=$3 file=$out/${slug}x${gpus}_$1.md
+  local name=$1 title=$2 program=mscclpp-bench-$1_cuda file=$out/${slug}x${gpus}_$1.md
+  wanted "$name" || return 0
   [ "$gpus" -ge 2 ] || { warn "not measured: $title, which needs 2 GPUs"; return; }
   say "$title"
   if timeout --kill-after=10 200 "$build/bench/$program" | tee "$build/bench-$name.txt"; then
@@ -138,17 +148,17 @@ side_table() {
     status=1
   fi
 }
-if [ "$bench" = yes ]; then
-  side_table port "Port channels" mscclpp-bench-port_cuda
-  side_table chain "Chains inside one kernel" mscclpp-bench-chain_cuda
-  side_table programs "Programs" mscclpp-bench-programs_cuda
-fi
+side_table port "Port channels"
+side_table chain "Chains inside one kernel"
+side_table programs "Programs"
 
-if [ "$bench" = yes ] && [ "$collectives" = yes ]; then
+if wanted collectives || wanted algorithms; then
   say "benchmark"
   bench_status=0
   # What the library chooses, then each algorithm by itself. The tables are standard output; progress goes to the terminal.
-  for algorithm in auto all; do
+  algorithms=(auto)
+  ! wanted algorithms || algorithms+=(all)
+  for algorithm in "${algorithms[@]}"; do
     command=("$build/bench/mscclpp-bench" --device=cuda "--algorithm=$algorithm" "${bench_arguments[@]}"
       "--output=$build/bench-$algorithm.json")
     printf '%s\n' "${command[*]}" >"$build/command-$algorithm.txt"
@@ -176,7 +186,7 @@ if [ "$bench" = yes ] && [ "$collectives" = yes ]; then
       printf '\n## Against the peers\n\nThe choice of the library, and the best of each peer. Time per operation, the slowest rank, median.\n\n'
       python3 scripts/bench_results.py "${results[@]}"
       printf '\n## Everything\n'
-      for algorithm in auto all; do
+      for algorithm in "${algorithms[@]}"; do
         printf '\n`%s`\n\n```\n' "$(cat "$build/command-$algorithm.txt")"
         cat "$build/bench-$algorithm.txt"
         printf '```\n'

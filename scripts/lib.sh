@@ -21,11 +21,12 @@ die() {
 # The comment at the head of the calling script is its help.
 usage() { sed -n '1,3d; /^#/!q; s/^# \{0,1\}//; p' "$0"; }
 
-# Number of GPUs that the driver offers, 0 where there is none.
+# Number of GPUs that the driver offers, of those that CUDA_VISIBLE_DEVICES leaves where it is set; 0 where there is none.
 gpu_count() {
   local list
   list=$(nvidia-smi -L 2>/dev/null) || list=
-  grep -c '^GPU ' <<<"$list" || true
+  if [ -n "$list" ] && [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then list=$(sed 's/^/GPU /; s/,/\nGPU /g' <<<"$CUDA_VISIBLE_DEVICES"); fi
+  grep -c '^GPU .' <<<"$list" || true
 }
 
 # Architectures of the GPUs here, as CMake writes them: 90-real.
