@@ -16,8 +16,7 @@
 #              none for an empty list
 # --out=       where the tables go instead of bench/results
 # --deps=      third-party libraries that this machine lacks: a prefix with include/ and lib/, or a folder of .deb files
-# Bench arguments replace the default --collective=all --min-bytes=1K --max-bytes=1G --factor=4
-# --peers=nccl,nccl-symmetric. MSCCLPP_COMMIT names the commit where there is no git. NVLink multicast is kept off, here and in the libraries compared with.
+# Bench arguments replace the default --min-bytes=1K --max-bytes=1G --factor=4 --peers=nccl,nccl-symmetric. MSCCLPP_COMMIT names the commit where there is no git. NVLink multicast is kept off, here and in the libraries compared with.
 
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -28,7 +27,7 @@ test=yes
 tables=port,chain,programs,collectives,algorithms
 out=$root/bench/results
 deps=
-bench_arguments=(--collective=all --min-bytes=1K --max-bytes=1G --factor=4 "--peers=nccl,nccl-symmetric")
+bench_arguments=(--min-bytes=1K --max-bytes=1G --factor=4 "--peers=nccl,nccl-symmetric")
 while [ $# -gt 0 ]; do
   case "$1" in
     --install) may_install=yes ;;
@@ -154,17 +153,35 @@ side_table programs "Programs"
 
 if wanted collectives || wanted algorithms; then
   say "benchmark"
-  bench_status=0
-  # What the library chooses, then each algorithm by itself. The tables are standard output; progress goes to the terminal.
+  # What the library chooses, then each algorithm by itself. A process for each collective: one that hangs, a peer's too,
+  # takes its own table with it and no other. The tables are standard output; progress goes to the terminal.
   algorithms=(auto)
   ! wanted algorithms || algorithms+=(all)
-  for algorithm in "${algorithms[@]}"; do
-    command=("$build/bench/mscclpp-bench" --device=cuda "--algorithm=$algorithm" "${bench_arguments[@]}"
-      "--output=$build/bench-$algorithm.json")
-    printf '%s\n' "${command[*]}" >"$build/command-$algorithm.txt"
-    timeout --kill-after=10 570 "${command[@]}" | tee "$build/bench-$algorithm.txt" || bench_status=$?
+  collectives=allreduce,allgather,reducescatter,alltoall,broadcast,reduce,gather,scatter,sendrecv
+  arguments=()
+  for argument in "${bench_arguments[@]}"; do
+    case "$argument" in
+      --collective=all) ;;
+      --collective=*) collectives=${argument#*=} ;;
+      *) arguments+=("$argument") ;;
+    esac
   done
-  results=("$build/bench-auto.json")
+  results=()
+  for algorithm in "${algorithms[@]}"; do
+    : >"$build/bench-$algorithm.txt"
+    for collective in ${collectives//,/ }; do
+      name=$build/bench-$algorithm-$collective
+      command=("$build/bench/mscclpp-bench" --device=cuda "--collective=$collective" "--algorithm=$algorithm"
+        ${arguments[@]+"${arguments[@]}"} "--output=$name.json")
+      rm -f "$name.json"
+      if ! timeout --kill-after=10 200 "${command[@]}" | tee "$name.txt"; then
+        warn "not measured to its end: $collective with --algorithm=$algorithm"
+        status=1
+      fi
+      [ "$algorithm" != auto ] || [ ! -s "$name.json" ] || results+=("$name.json")
+      { printf '\n`%s`\n\n```\n' "${command[*]}"; cat "$name.txt"; printf '```\n'; } >>"$build/bench-$algorithm.txt"
+    done
+  done
   if python3 -c 'import torch' 2>/dev/null; then
     for backend in cuda nvshmem; do
       say "PyTorch symmetric memory, $backend backend"
@@ -176,8 +193,8 @@ if wanted collectives || wanted algorithms; then
       fi
     done
   fi
-  if [ "$bench_status" -ne 0 ]; then
-    warn "the benchmark ended with status $bench_status; no results are written"
+  if [ ${#results[@]} -eq 0 ]; then
+    warn "nothing of the collectives was measured; no results are written"
     status=1
   else
     file=$out/${slug}x$gpus.md
@@ -186,11 +203,7 @@ if wanted collectives || wanted algorithms; then
       printf '\n## Against the peers\n\nThe choice of the library, and the best of each peer. Time per operation, the slowest rank, median.\n\n'
       python3 scripts/bench_results.py "${results[@]}"
       printf '\n## Everything\n'
-      for algorithm in "${algorithms[@]}"; do
-        printf '\n`%s`\n\n```\n' "$(cat "$build/command-$algorithm.txt")"
-        cat "$build/bench-$algorithm.txt"
-        printf '```\n'
-      done
+      for algorithm in "${algorithms[@]}"; do cat "$build/bench-$algorithm.txt"; done
       printf '\nLinks between the GPUs:\n\n```\n'
       nvidia-smi topo -m 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' || true
       printf '```\n'

@@ -89,11 +89,16 @@ else
 fi
 failed=no
 
+# Each case in a process of its own: after a few graphs of copies in one process each copy of the next takes 0.2 us longer,
+# whose graph it is.
 if [[ " $ranks " == *" 1 "* ]]; then
-  for form in out-of-place in-place; do
-    arguments=(--min-bytes=1K "--max-bytes=$most" --factor=32 ${peers[@]+"${peers[@]}"})
-    [ "$form" = out-of-place ] || arguments+=(--in-place)
-    measure "graph-$form" 1 "${arguments[@]}"
+  for bytes in 1K 32K 1M; do
+    for form in out-of-place in-place; do
+      arguments=("--min-bytes=$bytes" "--max-bytes=$bytes")
+      [ "$form" = out-of-place ] || arguments+=(--in-place)
+      measure "graph-$form-$bytes" 1 "${arguments[@]}"
+    done
+    [ ${#peers[@]} -eq 0 ] || measure "graph-nccl-$bytes" 1 "--min-bytes=$bytes" "--max-bytes=$bytes" "${peers[@]}" --benchmark_filter=/nccl/
   done
 fi
 for count in $ranks; do
@@ -131,15 +136,16 @@ def time(row, key):
     return f"{row[key]:.2f}" if row and key in row else "-"
 
 
-def compared(names):
-    """Each of our rows, and NCCL's of the same case."""
-    for name in names:
-        if name not in results:
-            continue
-        rows = [row for row in results[name]["rows"] if "error" not in row]
-        for row in rows:
+def rows_of(name):
+    return [row for row in results[name]["rows"] if "error" not in row] if name in results else []
+
+
+def compared(names, peer_names):
+    """Each of our rows of each name, and NCCL's of the same case, of the name beside it."""
+    for name, peer_name in zip(names, peer_names):
+        for row in rows_of(name):
             if "peer" not in row:
-                yield name, row, next((peer for peer in rows if "peer" in peer and all(
+                yield name, row, next((peer for peer in rows_of(peer_name) if "peer" in peer and all(
                     peer[key] == row[key] for key in ("collective", "bytes", "dtype", "op"))), None)
 
 
@@ -154,7 +160,7 @@ share a GPU it runs them side by side (MPS).
 | collective | size | ranks | algorithm | call | p99 | bare | p99 | call / bare | NCCL | p99 | wrong |
 | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |""")
 hosts = sorted((name for name in results if name.startswith("host-")), key=lambda name: int(name.split("-")[1]))
-for _, row, peer in sorted(compared(hosts), key=lambda entry: (entry[1]["collective"], entry[1]["bytes"], entry[1]["ranks"])):
+for _, row, peer in sorted(compared(hosts, hosts), key=lambda entry: (entry[1]["collective"], entry[1]["bytes"], entry[1]["ranks"])):
     over = f"{row['time_us'] / row['bare_us']:.2f}" if "bare_us" in row else "-"
     ranks = f"{row['ranks']}{', shared' if row['shared'] else ''}"
     print(f"| {row['collective']} | {size(row['bytes'])} | {ranks} | `{row['algorithm']}` | {time(row, 'time_us')} "
@@ -164,12 +170,16 @@ for _, row, peer in sorted(compared(hosts), key=lambda entry: (entry[1]["collect
 print("""
 ## Device's time of an all-reduce of one rank
 
-Microseconds of one of a chain in a CUDA graph, median and p99; NCCL's is out of place.
+Microseconds of one of a chain in a CUDA graph, median and p99, each row and NCCL in a process of its own; NCCL's is out of
+place.
 
 | size | form | algorithm | time | p99 | NCCL | p99 | wrong |
 | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: |""")
-for name, row, peer in sorted(compared(["graph-out-of-place", "graph-in-place"]), key=lambda entry: entry[1]["bytes"]):
-    print(f"| {size(row['bytes'])} | {name.removeprefix('graph-').replace('-', ' ')} | `{row['algorithm']}` "
+graphs = [name for name in results if name.startswith("graph-") and "nccl" not in name]
+for name, row, peer in sorted(compared(graphs, ("graph-nccl-" + name.rsplit("-", 1)[1] for name in graphs)),
+                              key=lambda entry: (entry[1]["bytes"], entry[0].startswith("graph-in"))):
+    form = name.removeprefix("graph-").rsplit("-", 1)[0].replace("-", " ")
+    print(f"| {size(row['bytes'])} | {form} | `{row['algorithm']}` "
           f"| {time(row, 'time_us')} | {time(row, 'p99_us')} | {time(peer, 'time_us')} | {time(peer, 'p99_us')} "
           f"| {row.get('wrong', '-')} |")
 PYTHON
