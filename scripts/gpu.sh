@@ -185,12 +185,12 @@ if wanted collectives || wanted algorithms; then
   if python3 -c 'import torch' 2>/dev/null; then
     for backend in cuda nvshmem; do
       say "PyTorch symmetric memory, $backend backend"
-      if timeout --kill-after=10 270 python3 -m torch.distributed.run --standalone "--nproc_per_node=$gpus" \
-        bench/peers/torch_symmetric_memory.py "--backend=$backend" "--output=$build/torch-$backend.json"; then
-        results+=("$build/torch-$backend.json")
-      else
-        warn "not measured: PyTorch symmetric memory, $backend backend"
-      fi
+      name=$build/torch-$backend.json
+      rm -f "$name"
+      timeout --kill-after=10 270 python3 -m torch.distributed.run --standalone "--nproc_per_node=$gpus" \
+        bench/peers/torch_symmetric_memory.py "--backend=$backend" "--output=$name" ||
+        warn "PyTorch symmetric memory, $backend backend: not measured to its end, or with wrong results"
+      [ ! -s "$name" ] || results+=("$name")
     done
   fi
   if [ ${#results[@]} -eq 0 ]; then
