@@ -4,6 +4,7 @@
 #pragma once
 
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX, not C
+#include <unistd.h>
 
 #include <thread>
 #include <utility>
@@ -25,5 +26,15 @@ std::thread startOwnThread(Main&& main) {
   } const blocked;
   return std::thread(std::forward<Main>(main));
 }
+
+// Whether this is the process that made the object. In a child that fork() made there are no threads of the parent, and
+// what they had locked stays locked, so objects of the parent that have threads are only left lying there.
+class OwnProcess {
+ public:
+  explicit operator bool() const noexcept { return owner_ == ::getpid(); }
+
+ private:
+  ::pid_t owner_ = ::getpid();
+};
 
 }  // namespace mscclpp

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/file_handle.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp::test {
@@ -70,6 +71,8 @@ inline std::vector<std::string> runProcesses(int ranks, std::function<std::strin
     pid_t const process = ::fork();
     if (process == 0) {
       ::close(ends[0]);
+      // A child of the rank shall not hold it.
+      auto const output = FileHandle::own([&] { return ends[1]; });
       ::alarm(static_cast<unsigned>(limit.count()));
       std::string text;
       try {
@@ -77,7 +80,7 @@ inline std::vector<std::string> runProcesses(int ranks, std::function<std::strin
       } catch (std::exception const& error) {
         text = error.what();
       }
-      [[maybe_unused]] auto const written = ::write(ends[1], text.data(), text.size());
+      [[maybe_unused]] auto const written = ::write(output.get(), text.data(), text.size());
       ::_exit(text.empty() ? 0 : 1);
     }
     ::close(ends[1]);

@@ -86,11 +86,14 @@ class Communicator {
   void synchronize(Stream const& stream, std::optional<std::chrono::nanoseconds> limit = {}) const;
 
   // After a failure. Collective over the ranks that are left, which find out together who they are: whoever has ended,
-  // or does not answer within the bootstrap's limit, is left out. A rank that fails meanwhile may make it throw; repeat
-  // it.
+  // or does not answer within the bootstrap's limit, is left out. All ranks that return from it return the same list; a
+  // rank that ends meanwhile may still be in it, or makes it throw. Then repeat it, on every rank that is left. It also
+  // throws where others have given this rank up, and where those that are silent may go on by themselves, being more.
   std::vector<int> survivors() const;
   // A communicator of some of the ranks, numbered in the order given, for instance survivors(); collective over them.
-  // It has a watch of its own and none of the old one's faults. Destroy what was made from the old one at leisure.
+  // It has a watch of its own and none of the old one's faults, and works side by side with others of the same ranks,
+  // the old one among them, from any threads; calls with the same ranks are matched by their order. Destroy what was
+  // made from the old one at leisure. Errors of its bootstrap name ranks as the first bootstrap numbers them.
   std::unique_ptr<Communicator> shrink(std::vector<int> const& ranks) const;
 
   // The one T of this communicator, made as T(communicator) by the first call and destroyed with the communicator.

@@ -30,6 +30,8 @@ inline constexpr std::array settings{
     Setting{"MSCCLPP_LOG_FILE", "",
             "File that log lines are appended to, %p stands for the process id; empty: stderr."},
     Setting{"MSCCLPP_COMM_ID", "", "Where rank 0 listens, as ip:port, [ipv6]:port or interface:ip:port."},
+    Setting{"MSCCLPP_SECRET", "",
+            "Random text, the same on all ranks, that who joins by an address must know; empty: that of Open MPI 4."},
     Setting{"MSCCLPP_SOCKET_IFNAME", "", "Network interface whose address this process listens on; empty: chosen."},
     Setting{"MSCCLPP_TIMEOUT", "30", "Seconds that a bootstrap operation or another wait on the host may take."},
     Setting{"MSCCLPP_KERNEL_TIMEOUT", "10", "Seconds that one wait inside a kernel may take; 0: no limit."},
@@ -64,6 +66,7 @@ struct Environment {
   LogLevel logLevel = LogLevel::warn;
   std::string logFile;
   std::string commId;
+  std::string secret;  // empty: none
   std::string socketInterface;
   std::chrono::nanoseconds timeout{};
   std::chrono::nanoseconds kernelTimeout{};  // 0: no limit

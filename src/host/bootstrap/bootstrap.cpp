@@ -12,13 +12,19 @@
 namespace mscclpp {
 namespace {
 
-// Tags a user may choose; above, there would be no room beside them for the library's.
+// Tags a user may choose; above are those of message_sorter.cpp.
 constexpr int highestTag = (1 << 24) - 1;
 
 std::uint64_t hashOf(std::vector<int> const& ranks) {
   std::uint64_t hash = 14695981039346656037ull;
   for (int rank : ranks) hash = (hash ^ static_cast<std::uint64_t>(rank)) * 1099511628211ull;
   return hash;
+}
+
+std::vector<int> everyone(int ranks) {
+  std::vector<int> result(static_cast<std::size_t>(ranks));
+  std::iota(result.begin(), result.end(), 0);
+  return result;
 }
 
 }  // namespace
@@ -38,8 +44,8 @@ void Bootstrap::checkTag(std::string_view operation, int peer, int tag) const {
   }
 }
 
-void Bootstrap::recvInto(std::string_view operation, void* data, std::size_t bytes, int peer, int tag) {
-  std::vector<std::byte> const message = recvMessage(peer, tag);
+void Bootstrap::copyMessage(std::string_view operation, std::vector<std::byte> const& message, void* data,
+                            std::size_t bytes, int peer, int tag) const {
   if (message.size() != bytes) {
     fail(ErrorCode::invalidUsage,
          "rank {}: {} from rank {} (tag {}) expects {} bytes, but rank {} sent {}; both ranks must make the same calls "
@@ -56,7 +62,7 @@ void Bootstrap::send(void const* data, std::size_t bytes, int peer, int tag) {
 
 void Bootstrap::recv(void* data, std::size_t bytes, int peer, int tag) {
   checkTag("recv", peer, tag);
-  recvInto("recv", data, bytes, peer, tag);
+  copyMessage("recv", recvMessage(peer, tag), data, bytes, peer, tag);
 }
 
 void Bootstrap::send(std::vector<char> const& data, int peer, int tag) {
@@ -79,10 +85,13 @@ void Bootstrap::allGather(void* all, std::size_t bytesPerRank) {
   std::vector<std::byte> shifted(bytesPerRank * static_cast<std::size_t>(ranks));
   auto const part = [&](int index) { return static_cast<std::size_t>(index) * bytesPerRank; };
   std::copy_n(parts + part(rank), bytesPerRank, shifted.data());
+  MessageWait const wait{timeout(), everyone(ranks), true};
   for (int held = 1; held < ranks; held *= 2) {
     int const moved = std::min(held, ranks - held);
-    sendMessage(shifted.data(), part(moved), (rank - held + ranks) % ranks, BootstrapAccess::gather);
-    recvInto("allGather", shifted.data() + part(held), part(moved), (rank + held) % ranks, BootstrapAccess::gather);
+    sendTo({0, (rank - held + ranks) % ranks, BootstrapAccess::gather}, wait, shifted.data(), part(moved));
+    int const from = (rank + held) % ranks;
+    copyMessage("allGather", recvFrom({0, from, BootstrapAccess::gather}, wait), shifted.data() + part(held),
+                part(moved), from, BootstrapAccess::gather);
   }
   for (int i = 0; i < ranks; ++i) {
     if (i != 0) std::copy_n(shifted.data() + part(i), bytesPerRank, parts + part((rank + i) % ranks));
@@ -92,12 +101,13 @@ void Bootstrap::allGather(void* all, std::size_t bytesPerRank) {
 void Bootstrap::disseminate(std::string_view operation, std::vector<int> const& ranks, int tag, std::uint64_t token) {
   auto const size = ranks.size();
   auto const self = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), getRank()) - ranks.begin());
+  MessageWait const wait{timeout(), ranks, true};
   for (std::size_t distance = 1; distance < size; distance *= 2) {
     int const to = ranks[(self + distance) % size];
     int const from = ranks[(self + size - distance) % size];
-    sendMessage(&token, sizeof token, to, tag);
+    sendTo({0, to, tag}, wait, &token, sizeof token);
     std::uint64_t theirs = 0;
-    recvInto(operation, &theirs, sizeof theirs, from, tag);
+    copyMessage(operation, recvFrom({0, from, tag}, wait), &theirs, sizeof theirs, from, tag);
     if (theirs != token) {
       fail(ErrorCode::invalidUsage,
            "rank {}: {} over {}, but rank {} is in one over other ranks or another order; all members must name the "
@@ -108,9 +118,8 @@ void Bootstrap::disseminate(std::string_view operation, std::vector<int> const& 
 }
 
 void Bootstrap::barrier() {
-  std::vector<int> everyone(static_cast<std::size_t>(getNranks()));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  disseminate("barrier", everyone, BootstrapAccess::barrierTag, everyone.size());
+  auto const ranks = everyone(getNranks());
+  disseminate("barrier", ranks, BootstrapAccess::barrierTag, ranks.size());
 }
 
 void Bootstrap::groupBarrier(std::vector<int> const& ranks) {

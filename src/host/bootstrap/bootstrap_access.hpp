@@ -21,6 +21,13 @@ class BootstrapAccess {
   static std::vector<std::byte> recv(Bootstrap& bootstrap, int peer, int tag) {
     return bootstrap.recvMessage(peer, tag);
   }
+  static void sendTo(Bootstrap& bootstrap, MessageAddress const& to, MessageWait const& wait, void const* data,
+                     std::size_t bytes) {
+    bootstrap.sendTo(to, wait, data, bytes);
+  }
+  static std::vector<std::byte> recvFrom(Bootstrap& bootstrap, MessageAddress const& from, MessageWait const& wait) {
+    return bootstrap.recvFrom(from, wait);
+  }
   static void checkTag(Bootstrap const& bootstrap, std::string_view operation, int peer, int tag) {
     bootstrap.checkTag(operation, peer, tag);
   }

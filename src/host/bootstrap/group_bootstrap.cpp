@@ -5,32 +5,39 @@
 #include <utility>
 
 #include "host/bootstrap/bootstrap_access.hpp"
-#include "host/net/socket.hpp"
 
 namespace mscclpp {
 
 GroupBootstrap::GroupBootstrap(std::shared_ptr<Bootstrap> parent, std::vector<int> ranks, int perNode,
-                               Key128 const& key)
-    : parent_(std::move(parent)), ranks_(std::move(ranks)), perNode_(perNode), key_(key) {
+                               std::uint64_t context)
+    : parent_(std::move(parent)), ranks_(std::move(ranks)), perNode_(perNode), context_(context) {
   place_ = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), parent_->getRank()) - ranks_.begin());
 }
 
+MessageAddress GroupBootstrap::inParent(MessageAddress const& address) const {
+  return {address.context == 0 ? context_ : address.context, inParent(address.peer), address.tag};
+}
+
+MessageWait GroupBootstrap::inParent(MessageWait const& wait) const {
+  MessageWait there{wait.limit, {}, wait.collective};
+  for (int const member : wait.members) there.members.push_back(inParent(member));
+  return there;
+}
+
+void GroupBootstrap::sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) {
+  BootstrapAccess::sendTo(*parent_, inParent(to), inParent(wait), data, bytes);
+}
+
+std::vector<std::byte> GroupBootstrap::recvFrom(MessageAddress const& from, MessageWait const& wait) {
+  return BootstrapAccess::recvFrom(*parent_, inParent(from), inParent(wait));
+}
+
 void GroupBootstrap::sendMessage(void const* data, std::size_t bytes, int peer, int tag) {
-  auto const head = bytesOf(key_);
-  std::vector<std::byte> message(head.begin(), head.end());
-  auto const* const first = static_cast<std::byte const*>(data);
-  message.insert(message.end(), first, first + bytes);
-  BootstrapAccess::send(*parent_, message, ranks_[static_cast<std::size_t>(peer)], tag);
+  BootstrapAccess::sendTo(*parent_, inParent(MessageAddress{0, peer, tag}), {timeout(), ranks_, false}, data, bytes);
 }
 
 std::vector<std::byte> GroupBootstrap::recvMessage(int peer, int tag) {
-  auto const head = bytesOf(key_);
-  for (;;) {
-    auto message = BootstrapAccess::recv(*parent_, ranks_[static_cast<std::size_t>(peer)], tag);
-    if (message.size() < head.size() || !std::equal(head.begin(), head.end(), message.begin())) continue;
-    message.erase(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(head.size()));
-    return message;
-  }
+  return BootstrapAccess::recvFrom(*parent_, inParent(MessageAddress{0, peer, tag}), {timeout(), ranks_, false});
 }
 
 }  // namespace mscclpp

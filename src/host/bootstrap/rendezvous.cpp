@@ -106,7 +106,7 @@ void handOut(UniqueId const& id, std::string const& key, int ranks, std::chrono:
       client = keep ? std::next(client) : clients.erase(client);
     }
     if (entries[0].revents == 0) continue;
-    FileHandle socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileHandle socket = acceptFrom(listener.get());
     if (!socket) {
       // Short of descriptors: wait rather than spin on a listener that stays ready.
       if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(std::chrono::milliseconds(10));

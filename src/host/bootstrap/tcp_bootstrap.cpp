@@ -5,12 +5,17 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "base/format.hpp"
+#include "base/own_thread.hpp"
+#include "host/bootstrap/listeners.hpp"
 #include "host/bootstrap/mailbox.hpp"
+#include "host/bootstrap/tcp_join.hpp"
 #include "host/bootstrap/tcp_server.hpp"
 #include "host/net/host_identity.hpp"
 #include "mscclpp/host/env.hpp"
@@ -18,63 +23,64 @@
 namespace mscclpp {
 namespace {
 
-// Listeners of unique ids that were made here and not yet used, so that nobody can take the port in between.
-class ListenerRegistry {
- public:
-  static ListenerRegistry& instance() {
-    static ListenerRegistry registry;
-    return registry;
-  }
-  void put(UniqueId::Secret const& secret, FileHandle listener) {
-    std::lock_guard const lock(mutex_);
-    listeners_[secret] = std::move(listener);
-  }
-  FileHandle take(UniqueId::Secret const& secret) {
-    std::lock_guard const lock(mutex_);
-    auto const found = listeners_.find(secret);
-    if (found == listeners_.end()) return {};
-    FileHandle listener = std::move(found->second);
-    listeners_.erase(found);
-    return listener;
-  }
+// Rank 0 has a socket for each; a machine's ports and descriptors end far before this.
+constexpr int mostRanks = 1 << 16;
+// No message of anybody has it.
+constexpr std::int32_t newsTag = std::numeric_limits<std::int32_t>::min();
+// A connection may break some time before its thread says why.
+constexpr std::chrono::nanoseconds explanationTime = std::chrono::milliseconds(300);
+// A first connection is made for the sake of news alone: others may be without it.
+constexpr std::chrono::nanoseconds meshTime = std::chrono::seconds(3);
 
- private:
-  std::mutex mutex_;
-  std::map<UniqueId::Secret, FileHandle> listeners_;
+struct NewsBody {
+  std::int32_t rank;
+  RankNews::Kind kind;
+  std::int32_t cause;
+  std::int32_t reserved;
 };
 
-// What rank 0 sends to each rank that joined, followed by one TableEntry per rank, or by `textBytes` of explanation.
-struct TableHeader {
-  std::uint64_t magic;
-  std::uint32_t complete;
-  std::uint32_t textBytes;
-  Key128 session;
-};
-struct TableEntry {
-  WireAddress listener;
-  std::uint32_t reserved;
-  std::uint64_t hostIdentity;
-};
+std::vector<std::byte> frameOf(RankNews const& news) {
+  NewsBody const body{news.rank, news.kind, news.cause, 0};
+  FrameHeader const header{frameMagic, newsTag, 0, sizeof body + news.reason.size()};
+  std::vector<std::byte> frame;
+  auto const text = std::as_bytes(std::span(news.reason));
+  for (auto const part : {bytesOf(header), bytesOf(body), text}) frame.insert(frame.end(), part.begin(), part.end());
+  return frame;
+}
+
+std::optional<RankNews> newsOf(std::span<std::byte const> payload, int ranks) {
+  NewsBody body{};
+  if (payload.size() < sizeof body) return {};
+  std::memcpy(&body, payload.data(), sizeof body);
+  bool const right = body.rank >= 0 && body.rank < ranks && body.cause < ranks && body.kind >= RankNews::Kind::left &&
+                     body.kind <= RankNews::Kind::failed;
+  if (!right) return {};
+  auto const text = payload.subspan(sizeof body);
+  RankNews news{body.rank, body.kind, body.cause, std::string(text.size(), ' ')};
+  if (!text.empty()) std::memcpy(news.reason.data(), text.data(), text.size());
+  return news;
+}
 
 Key128 combine(Key128 a, Key128 const& b) {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<std::uint8_t>(a[i] ^ b[i]);
   return a;
 }
 
-constexpr std::chrono::nanoseconds shortestRetry = std::chrono::milliseconds(5);
-constexpr std::chrono::nanoseconds longestRetry = std::chrono::milliseconds(250);
-constexpr std::chrono::nanoseconds longestAttempt = std::chrono::seconds(3);
-
 }  // namespace
 
 class TcpBootstrap::Impl {
  public:
-  Impl(int rank, int ranks) : rank_(rank), ranks_(ranks), peers_(static_cast<std::size_t>(ranks)) {
-    if (ranks < 1) fail(ErrorCode::invalidUsage, "TcpBootstrap: {} ranks given, at least 1 is needed", ranks);
-    if (rank < 0 || rank >= ranks) {
-      fail(ErrorCode::invalidUsage, "TcpBootstrap: rank {} given, but with {} ranks they are 0 to {}", rank, ranks,
-           ranks - 1);
-    }
+  Impl(int rank, int ranks)
+      : rank_(rank),
+        ranks_(checked(rank, ranks)),
+        mailbox_(rank, [this](RankNews const& news) { spread(news); }),
+        peers_(static_cast<std::size_t>(ranks)) {
+    everyone_.resize(static_cast<std::size_t>(ranks));
+    std::iota(everyone_.begin(), everyone_.end(), 0);
+  }
+  ~Impl() {
+    if (!server_) return;
+    server_->leave(frameOf({rank_, RankNews::Kind::left, mailbox_.blamed(), "it has ended its bootstrap"}));
   }
 
   void initialize(UniqueId const& id, std::optional<std::chrono::nanoseconds> timeout) {
@@ -86,7 +92,7 @@ class TcpBootstrap::Impl {
     Deadline const deadline(timeout_);
     auto const addresses = resolve(id.host(), id.port());
     if (rank_ == 0) {
-      FileHandle listener = ListenerRegistry::instance().take(id.secret());
+      FileHandle listener = takeListener(id.secret());
       if (!listener) {
         listener = listenOn(fmt::format("rank 0: initialize with a unique id that was not made in this process, or was "
                                         "used before (each id serves one initialize)"),
@@ -94,7 +100,7 @@ class TcpBootstrap::Impl {
       }
       gather(std::move(listener), id.secret(), deadline);
     } else {
-      join(addresses, {}, id.secret(), deadline);
+      join(addresses, environment().socketInterface, id.secret(), deadline);
     }
     initialized_ = true;
   }
@@ -110,12 +116,20 @@ class TcpBootstrap::Impl {
     Deadline const deadline(timeout_);
     if (!endpoint.interfaceName.empty()) interfaceAddress(endpoint.interfaceName);  // must exist, on every rank
     auto const addresses = resolve(endpoint.host, endpoint.port);
+    auto const secret = secretOf(environment().secret);
     if (rank_ == 0) {
-      // A name may stand for another address here than elsewhere (127.0.1.1), so it does not say where to listen.
-      SocketAddress where = isNumericAddress(endpoint.host) ? addresses.front() : anyAddress(endpoint.port);
-      gather(listenOn(fmt::format("rank 0: initialize(\"{}\")", text), where), {}, deadline);
+      auto listener = listenFor(fmt::format("rank 0: initialize(\"{}\")", text), endpoint.host, addresses);
+      if (auto const at = localAddress(listener.get());
+          environment().secret.empty() && !at.isLoopback() && ranks_ > 1) {
+        log(LogLevel::warn,
+            "rank 0: listens on {} without a secret: whoever reaches that port first can join as a rank; set "
+            "MSCCLPP_SECRET to the same random text on every rank, or use a unique id",
+            at.toString());
+      }
+      gather(std::move(listener), secret, deadline);
     } else {
-      join(addresses, endpoint.interfaceName, {}, deadline);
+      join(addresses, endpoint.interfaceName.empty() ? environment().socketInterface : endpoint.interfaceName, secret,
+           deadline);
     }
     initialized_ = true;
   }
@@ -127,6 +141,7 @@ class TcpBootstrap::Impl {
     }
   }
 
+  OwnProcess process() const { return process_; }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   std::chrono::nanoseconds timeout() const { return timeout_; }
@@ -138,37 +153,42 @@ class TcpBootstrap::Impl {
                                           [own](TableEntry const& entry) { return entry.hostIdentity == own; }));
   }
 
-  void send(void const* data, std::size_t bytes, int peer, int tag) {
+  void send(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) {
     requireInitialized("send");
+    int const peer = to.peer;
     if (bytes > longestMessage) {
       fail(ErrorCode::invalidUsage, "rank {}: send of {} bytes to rank {} (tag {}); the bootstrap carries at most {}",
-           rank_, bytes, peer, tag, longestMessage);
+           rank_, bytes, peer, to.tag, longestMessage);
     }
     auto const* first = static_cast<std::byte const*>(data);
-    if (peer == rank_) return mailbox_.push(rank_, tag, std::vector<std::byte>(first, first + bytes));
+    if (peer == rank_) {
+      return mailbox_.push({to.context, rank_, to.tag}, std::vector<std::byte>(first, first + bytes));
+    }
+    auto const what = fmt::format("rank {}: cannot send {} bytes to rank {} (tag {})", rank_, bytes, peer, to.tag);
+    mailbox_.requirePresent(to, wait, what);
     Deadline const deadline(timeout_);
-    auto const connection = connectionTo(peer, deadline);
-    FrameHeader const header{frameMagic, tag, bytes};
-    std::lock_guard const lock(connection->sending);
-    int error = sendAll(connection->socket.get(), bytesOf(header), deadline);
-    if (error == 0) error = sendAll(connection->socket.get(), {first, bytes}, deadline);
+    auto const connection = connectionTo(to, wait, deadline);
+    int const error = connection->send({frameMagic, to.tag, to.context, bytes}, {first, bytes}, deadline);
     if (error == 0) return;
-    // Part of a message may be on its way: nothing sensible can follow it.
     ::shutdown(connection->socket.get(), SHUT_RDWR);
     if (error == ETIMEDOUT) {
       fail(ErrorCode::timeout,
            "rank {}: sending {} bytes to rank {} (tag {}) was not done after {}; does rank {} run, and the network "
            "between? MSCCLPP_TIMEOUT sets the limit",
-           rank_, bytes, peer, tag, describe(timeout_), peer);
+           rank_, bytes, peer, to.tag, describe(timeout_), peer);
     }
-    fail(ErrorCode::remoteError, "rank {}: cannot send {} bytes to rank {} (tag {}): {}; see that rank's output", rank_,
-         bytes, peer, tag, mailbox_.lost(peer).value_or(std::strerror(error)));
+    explain(to, wait, what);
+    fail(ErrorCode::remoteError, "{}: {}; see that rank's output", what, std::strerror(error));
   }
 
-  std::vector<std::byte> recv(int peer, int tag) {
+  std::vector<std::byte> recv(MessageAddress const& from, MessageWait const& wait) {
     requireInitialized("recv");
-    return mailbox_.take(rank_, peer, tag, timeout_);
+    return mailbox_.take(from, wait);
   }
+  void send(int peer, int tag, void const* data, std::size_t bytes) {
+    send({0, peer, tag}, {timeout_, everyone_, false}, data, bytes);
+  }
+  std::vector<std::byte> recv(int peer, int tag) { return recv({0, peer, tag}, {timeout_, everyone_, false}); }
 
  private:
   struct Peer {
@@ -176,6 +196,16 @@ class TcpBootstrap::Impl {
     std::shared_ptr<PeerSocket> connection;  // that this rank sends on; set once; guarded by mutex_
     std::shared_ptr<PeerSocket> inbound;     // that the peer opened; guarded by mutex_
   };
+  static int checked(int rank, int ranks) {
+    if (ranks < 1 || ranks > mostRanks) {
+      fail(ErrorCode::invalidUsage, "TcpBootstrap: {} ranks given, allowed are 1 to {}", ranks, mostRanks);
+    }
+    if (rank < 0 || rank >= ranks) {
+      fail(ErrorCode::invalidUsage, "TcpBootstrap: rank {} given, but with {} ranks they are 0 to {}", rank, ranks,
+           ranks - 1);
+    }
+    return ranks;
+  }
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   TableEntry& entry(int rank) { return table_[static_cast<std::size_t>(rank)]; }
 
@@ -198,11 +228,13 @@ class TcpBootstrap::Impl {
     events.admitted = [this](std::shared_ptr<PeerSocket> connection, Hello const& hello) {
       admit(std::move(connection), hello);
     };
-    events.message = [this](int from, int tag, std::vector<std::byte> message) {
-      mailbox_.push(from, tag, std::move(message));
+    events.message = [this](FrameHeader const& header, int from, std::vector<std::byte> message) {
+      if (header.tag == newsTag) return hear(from, message);
+      mailbox_.push({header.context, from, header.tag}, std::move(message));
     };
     events.lost = [this](int from, std::string const& reason) { lose(from, reason); };
     server_ = std::make_unique<TcpServer>(rank_, ranks_, std::move(listener), key, std::move(events));
+    server_->start();
   }
 
   Admission decide(Hello const& hello) {
@@ -224,16 +256,54 @@ class TcpBootstrap::Impl {
     joined_.notify_all();
   }
 
+  // The last connection with `from` has ended.
   void lose(int from, std::string const& reason) {
-    std::lock_guard const lock(mutex_);
-    if (rank_ == 0 && !complete_) {
-      // It may come again, for instance after a connection that broke.
-      log(LogLevel::warn, "rank 0: rank {} left while the ranks were joining: {}", from, reason);
-      peer(from).inbound.reset();
-      peer(from).connection.reset();
+    RankNews news{from, RankNews::Kind::died, -1, reason};
+    {
+      std::lock_guard const lock(mutex_);
+      if (auto const said = farewells_.find(from); said != farewells_.end()) news = said->second;
+      if (rank_ == 0 && !complete_) {
+        // It may come again, for instance after a connection that broke. Nothing of it is for its successor.
+        log(LogLevel::warn, "rank 0: rank {} left while the ranks were joining: {}", from, news.reason);
+        peer(from).inbound.reset();
+        peer(from).connection.reset();
+        farewells_.erase(from);
+        mailbox_.forget(from);
+        return;
+      }
+    }
+    // The others first: what follows may make this rank give up and leave.
+    spread(news);
+    mailbox_.lose(news);
+  }
+
+  // A notice of `from`.
+  void hear(int from, std::vector<std::byte> const& payload) {
+    auto const news = newsOf(payload, ranks_);
+    if (!news || news->rank == rank_) return;
+    if (news->rank == from && news->kind == RankNews::Kind::left) {
+      // Holds when its connections have ended: until then there may be messages in them.
+      std::lock_guard const lock(mutex_);
+      farewells_.emplace(from, *news);
       return;
     }
-    mailbox_.markLost(from, reason);
+    spread(*news);
+    // Where there is a connection, its own end tells, after the last message.
+    if (news->kind != RankNews::Kind::failed && !server_->connectedTo(news->rank)) mailbox_.lose(*news);
+  }
+
+  // Whoever hears something new tells it to all that it is connected to: rank 0 to everybody, and the others to enough
+  // that it gets around without rank 0.
+  void spread(RankNews const& news) {
+    if (mailbox_.tell(news) && server_) server_->tell(frameOf(news));
+  }
+
+  // Throws with the reason why `to` does not answer, as soon as it is known here.
+  void explain(MessageAddress const& to, MessageWait const& wait, std::string const& what) {
+    for (Deadline const deadline(explanationTime); !deadline.expired();) {
+      mailbox_.requirePresent(to, wait, what);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
 
   std::vector<int> missing() {
@@ -279,13 +349,9 @@ class TcpBootstrap::Impl {
         std::lock_guard const lock(mutex_);
         connection = peer(other).connection;
       }
-      if (!connection) continue;
-      int const error = sendAll(connection->socket.get(), message, sending);
-      if (error != 0 && header.complete != 0) {
-        server_.reset();
-        fail(ErrorCode::remoteError, "rank 0: rank {} left while the ranks were joining: {}; see that rank's output",
-             other, std::strerror(error));
-      }
+      // One that has gone already is noticed, and told to the others, by the server's thread.
+      if (connection) [[maybe_unused]]
+        int const error = connection->sendFirst(message, sending);
     }
     if (header.complete == 0) {
       server_.reset();
@@ -294,121 +360,46 @@ class TcpBootstrap::Impl {
     }
   }
 
-  // Other ranks: finds rank 0, says where this rank listens, and receives the table.
-  void join(std::vector<SocketAddress> const& addresses, std::string interfaceName, Key128 const& secret,
+  void join(std::vector<SocketAddress> const& addresses, std::string const& interfaceName, Key128 const& secret,
             Deadline const& deadline) {
-    if (interfaceName.empty()) interfaceName = environment().socketInterface;
-    std::string const target = addresses.front().toString();
-    std::string last = "no attempt was made";
-    auto pause = shortestRetry;
-    // Rank 0 tells who is missing when its own limit passes, which began about when this one did.
-    Deadline const tableDeadline(
-        deadline.left() + std::min<std::chrono::nanoseconds>(std::chrono::milliseconds(500), deadline.limit() / 4));
-    for (std::size_t attempt = 0; !deadline.expired(); ++attempt) {
-      int error = 0;
-      // Where a name has several addresses, one that swallows packets must not use up the time of the others.
-      auto const share = addresses.size() == 1 ? deadline.left() : std::min(deadline.left(), longestAttempt);
-      FileHandle socket = connectTo(addresses[attempt % addresses.size()], Deadline(share), error);
-      if (socket) {
-        SocketAddress own = interfaceName.empty() ? localAddress(socket.get()) : interfaceAddress(interfaceName);
-        own.setPort(0);
-        FileHandle listener = listenOn(fmt::format("rank {}: initialize", rank_), own);
-        Hello hello{};
-        hello.purpose = Purpose::join;
-        hello.rank = rank_;
-        hello.ranks = ranks_;
-        hello.hostIdentity = hostIdentity();
-        hello.listener = toWire(localAddress(listener.get()));
-        HandshakeResult const result = introduce(socket.get(), secret, hello, deadline);
-        if (result.kind == HandshakeResult::Kind::admitted) {
-          receiveTable(std::move(socket), std::move(listener), secret, target, tableDeadline);
-          return;
-        }
-        if (result.kind != HandshakeResult::Kind::broken) explainRefusal(result, target);
-        last = result.reason;
-      } else {
-        last = std::strerror(error);
-      }
-      std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(deadline.left(), {}, pause));
-      pause = std::min(pause * 2, longestRetry);
-    }
-    fail(ErrorCode::timeout,
-         "rank {}: could not join rank 0 at {} within {} (last attempt: {}); does rank 0 run, is this its present "
-         "unique "
-         "id or address (an id serves one initialize), and can this host reach that port?",
-         rank_, target, describe(deadline.limit()), last);
-  }
-
-  [[noreturn]] void explainRefusal(HandshakeResult const& result, std::string const& target) const {
-    if (result.kind == HandshakeResult::Kind::stranger) {
-      fail(ErrorCode::remoteError,
-           "rank {}: {} is not rank 0 of this job: {}; choose another port or make a new unique id", rank_, target,
-           result.reason);
-    }
-    switch (result.verdict.admission) {
-      case Admission::wrongRanks:
-        fail(ErrorCode::invalidUsage,
-             "rank {}: rank 0 at {} has {} ranks, but this rank was told {}; give all the same", rank_, target,
-             result.verdict.ranks, ranks_);
-      case Admission::rankTaken:
-        fail(ErrorCode::invalidUsage,
-             "rank {}: rank 0 at {} has a rank {} already; each process needs a rank of its own", rank_, target, rank_);
-      case Admission::wrongSecret:
-        fail(ErrorCode::invalidUsage,
-             "rank {}: {} is rank 0 of another job (the secret differs); the unique id or address is stale or mixed up",
-             rank_, target);
-      default:
-        fail(ErrorCode::remoteError, "rank {}: rank 0 at {} refused this rank: {}", rank_, target, result.reason);
-    }
-  }
-
-  void receiveTable(FileHandle socket, FileHandle listener, Key128 const& secret, std::string const& target,
-                    Deadline const& deadline) {
-    TableHeader header{};
-    std::string text;
-    int error = recvAll(socket.get(), writableBytesOf(header), deadline);
-    if (error == 0 && header.complete == 0) {
-      text.resize(std::min<std::size_t>(header.textBytes, 65536));
-      error = recvAll(socket.get(), std::as_writable_bytes(std::span(text)), deadline);
-    } else if (error == 0) {
-      table_.resize(static_cast<std::size_t>(ranks_));
-      error = recvAll(socket.get(), std::as_writable_bytes(std::span(table_)), deadline);
-    }
-    if (error == ETIMEDOUT) {
-      fail(ErrorCode::timeout, "rank {}: joined rank 0 at {}, but the other ranks did not within {}", rank_, target,
-           describe(deadline.limit()));
-    }
-    if (error != 0) {
-      fail(ErrorCode::remoteError, "rank {}: rank 0 at {} went away while the ranks were joining: {}; see its output",
-           rank_, target, std::strerror(error));
-    }
-    if (header.complete == 0) fail(ErrorCode::timeout, "rank {}: rank 0 gave up: {}", rank_, text);
-    auto connection = std::make_shared<PeerSocket>(std::move(socket), 0);
+    Joined joined = joinRankZero(rank_, ranks_, addresses, interfaceName, secret, deadline);
+    table_ = std::move(joined.table);
+    session_ = combine(secret, joined.session);
+    auto connection = std::make_shared<PeerSocket>(std::move(joined.socket), 0, true);
     peer(0).connection = connection;
-    session_ = combine(secret, header.session);
-    startServer(std::move(listener), session_);
+    startServer(std::move(joined.listener), session_);
     server_->add(std::move(connection));
+    // With the ranks that collectives send to anyway: so news gets around when rank 0 is gone.
+    for (int distance = 1; distance < ranks_; distance *= 2) {
+      int const to = (rank_ + distance) % ranks_;
+      try {
+        connectionTo({0, to, 0}, {}, Deadline(std::min(meshTime, timeout_)));
+      } catch (Error const& error) {
+        log(LogLevel::info, "{}", error.what());
+      }
+    }
   }
 
-  std::shared_ptr<PeerSocket> connectionTo(int to, Deadline const& deadline) {
+  std::shared_ptr<PeerSocket> connectionTo(MessageAddress const& address, MessageWait const& wait,
+                                           Deadline const& deadline) {
+    int const to = address.peer;
     // One connection attempt per peer at a time; other peers are not held up.
     std::lock_guard const connecting(peer(to).connecting);
     {
       std::lock_guard const lock(mutex_);
       if (peer(to).connection) return peer(to).connection;
     }
-    if (auto const gone = mailbox_.lost(to)) {
-      fail(ErrorCode::remoteError, "rank {}: cannot send to rank {}: {}; see that rank's output", rank_, to, *gone);
-    }
-    auto const address = fromWire(entry(to).listener);
-    if (!address) fail(ErrorCode::remoteError, "rank {}: rank {} told no usable address", rank_, to);
+    auto const where = fromWire(entry(to).listener);
+    if (!where) fail(ErrorCode::remoteError, "rank {}: rank {} told no usable address", rank_, to);
+    auto const what = fmt::format("rank {}: cannot connect to rank {} at {}", rank_, to, where->toString());
     int error = 0;
-    FileHandle socket = connectTo(*address, deadline, error);
+    FileHandle socket = connectTo(*where, deadline, error);
     if (!socket) {
+      if (error != ETIMEDOUT) explain(address, wait, what);
       fail(error == ETIMEDOUT ? ErrorCode::timeout : ErrorCode::remoteError,
-           "rank {}: cannot connect to rank {} at {}: {}; does rank {} still run, and do the hosts reach each other on "
-           "this network (MSCCLPP_SOCKET_IFNAME chooses another)?",
-           rank_, to, address->toString(), std::strerror(error), to);
+           "{}: {}; does rank {} still run, and do the hosts reach each other on this network (MSCCLPP_SOCKET_IFNAME "
+           "chooses another)?",
+           what, std::strerror(error), to);
     }
     Hello hello{};
     hello.purpose = Purpose::peer;
@@ -417,19 +408,22 @@ class TcpBootstrap::Impl {
     hello.hostIdentity = hostIdentity();
     HandshakeResult const result = introduce(socket.get(), session_, hello, deadline);
     if (result.kind != HandshakeResult::Kind::admitted) {
+      if (!deadline.expired()) explain(address, wait, what);
       fail(deadline.expired() ? ErrorCode::timeout : ErrorCode::remoteError,
-           "rank {}: rank {} at {} did not take this rank's connection within {}: {}", rank_, to, address->toString(),
+           "rank {}: rank {} at {} did not take this rank's connection within {}: {}", rank_, to, where->toString(),
            describe(deadline.limit()), result.reason);
     }
-    auto connection = std::make_shared<PeerSocket>(std::move(socket), to);
+    auto connection = std::make_shared<PeerSocket>(std::move(socket), to, true);
     server_->add(connection);
     std::lock_guard const lock(mutex_);
     if (!peer(to).connection) peer(to).connection = std::move(connection);
     return peer(to).connection;
   }
 
+  OwnProcess const process_;
   int const rank_;
   int const ranks_;
+  std::vector<int> everyone_;
   bool begun_ = false;
   bool initialized_ = false;
   std::chrono::nanoseconds timeout_{};
@@ -439,18 +433,23 @@ class TcpBootstrap::Impl {
   std::mutex mutex_;
   std::condition_variable joined_;
   bool complete_ = false;
+  std::map<int, RankNews> farewells_;
   std::vector<Peer> peers_;
   std::unique_ptr<TcpServer> server_;  // last: its thread uses the members above
 };
 
 TcpBootstrap::TcpBootstrap(int rank, int nRanks) : impl_(std::make_unique<Impl>(rank, nRanks)) {}
-TcpBootstrap::~TcpBootstrap() = default;
+TcpBootstrap::~TcpBootstrap() {
+  // In a child of fork() its thread is not there, and its locks may be held for ever; the sockets are closed already.
+  if (!impl_->process()) [[maybe_unused]]
+    auto* const left = impl_.release();
+}
 
 UniqueId TcpBootstrap::createUniqueId() {
   FileHandle listener = listenOn("createUniqueId", interfaceAddress(environment().socketInterface));
   SocketAddress const address = localAddress(listener.get());
   UniqueId id = UniqueId::create(address.host(), address.port());
-  ListenerRegistry::instance().put(id.secret(), std::move(listener));
+  keepListener(id.secret(), std::move(listener));
   return id;
 }
 
@@ -466,7 +465,7 @@ UniqueId TcpBootstrap::createUniqueId(std::string const& address) {
   FileHandle listener = listenOn(fmt::format("createUniqueId(\"{}\")", address), wanted);
   SocketAddress const local = localAddress(listener.get());
   UniqueId id = UniqueId::create(local.host(), local.port());
-  ListenerRegistry::instance().put(id.secret(), std::move(listener));
+  keepListener(id.secret(), std::move(listener));
   return id;
 }
 
@@ -484,9 +483,17 @@ int TcpBootstrap::getNranksPerNode() const { return impl_->ranksPerNode(); }
 std::chrono::nanoseconds TcpBootstrap::timeout() const { return impl_->timeout(); }
 
 void TcpBootstrap::sendMessage(void const* data, std::size_t bytes, int peer, int tag) {
-  impl_->send(data, bytes, peer, tag);
+  impl_->send(peer, tag, data, bytes);
 }
 
 std::vector<std::byte> TcpBootstrap::recvMessage(int peer, int tag) { return impl_->recv(peer, tag); }
+
+void TcpBootstrap::sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) {
+  impl_->send(to, wait, data, bytes);
+}
+
+std::vector<std::byte> TcpBootstrap::recvFrom(MessageAddress const& from, MessageWait const& wait) {
+  return impl_->recv(from, wait);
+}
 
 }  // namespace mscclpp

@@ -20,6 +20,12 @@ constexpr std::chrono::nanoseconds examinationLimit = std::chrono::seconds(10);
 // Above this the oldest is cut off: an honest one is never the oldest for long.
 constexpr std::size_t mostCandidates = 512;
 
+// For those that do not read what they are sent.
+constexpr std::chrono::nanoseconds farewellLimit = std::chrono::milliseconds(200);
+
+// How soon those are tried again that had no room for a notice, in milliseconds.
+constexpr int noticePause = 5;
+
 constexpr std::size_t firstRoom = std::size_t{64} << 10;
 
 bool wouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -44,46 +50,87 @@ TcpServer::TcpServer(int rank, int ranks, FileHandle listener, Key128 key, Event
       listener_(std::move(listener)),
       key_(key),
       events_(std::move(events)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      wake_(FileHandle::own([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
   if (!wake_) throwSystemError(fmt::format("rank {}: make an event for the bootstrap", rank_), errno);
+}
+
+void TcpServer::start() {
   thread_ = startOwnThread([this] { run(); });
 }
 
-TcpServer::~TcpServer() {
-  stop_ = true;
+TcpServer::~TcpServer() { leave({}); }
+
+void TcpServer::wake() {
   std::uint64_t const one = 1;
   [[maybe_unused]] auto const written = ::write(wake_.get(), &one, sizeof one);
+}
+
+void TcpServer::leave(std::vector<std::byte> const& frame) {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  wake();
   thread_.join();
-  // End of file first: closing with unread input would reset the connection and lose what the peer has yet to read.
-  for (auto const& list : {connections_, arrivals_}) {
-    for (auto const& connection : list) {
-      ::shutdown(connection->socket.get(), SHUT_WR);
-      std::byte rest[4096];
-      while (::recv(connection->socket.get(), rest, sizeof rest, 0) > 0) {
-      }
+  Deadline const deadline(farewellLimit);
+  for (auto const& connection : connections_) {
+    connection->notify(frame);
+    connection->flush(deadline);
+    // End of file first: closing with unread input would reset the connection and lose what the peer has yet to read.
+    ::shutdown(connection->socket.get(), SHUT_WR);
+    std::byte rest[4096];
+    while (::recv(connection->socket.get(), rest, sizeof rest, 0) > 0) {
     }
   }
+}
+
+void TcpServer::adopt(std::shared_ptr<PeerSocket> connection) {
+  connection->notify(told_);
+  connection->flush();
+  connections_.push_back(std::move(connection));
 }
 
 void TcpServer::add(std::shared_ptr<PeerSocket> connection) {
   {
     std::lock_guard const lock(mutex_);
-    arrivals_.push_back(std::move(connection));
+    adopt(std::move(connection));
   }
-  std::uint64_t const one = 1;
-  [[maybe_unused]] auto const written = ::write(wake_.get(), &one, sizeof one);
+  wake();
+}
+
+bool TcpServer::connectedTo(int peer) {
+  std::lock_guard const lock(mutex_);
+  return std::any_of(connections_.begin(), connections_.end(), [&](auto const& one) { return one->peer == peer; });
+}
+
+void TcpServer::tell(std::vector<std::byte> const& frame) {
+  bool all = true;
+  {
+    std::lock_guard const lock(mutex_);
+    told_.insert(told_.end(), frame.begin(), frame.end());
+    for (auto const& connection : connections_) {
+      connection->notify(frame);
+      all = connection->flush() && all;
+    }
+  }
+  if (!all) wake();
+}
+
+bool TcpServer::flushNotices() {
+  std::lock_guard const lock(mutex_);
+  bool all = true;
+  for (auto const& connection : connections_) all = connection->flush() && all;
+  return all;
 }
 
 void TcpServer::accept() {
   // A few at a time, so that those already here are examined in between.
   for (int count = 0; count < 64; ++count) {
-    FileHandle socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileHandle socket = acceptFrom(listener_.get());
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         crowded_ = true;
-        log(LogLevel::warn,
-            "rank {}: no room for a new bootstrap connection: {}; raise the open file limit (ulimit -n)", rank_,
-            std::strerror(errno));
+        refusals_.log(LogLevel::warn,
+                      "rank {}: no room for a new bootstrap connection: {}; raise the open file limit (ulimit -n)",
+                      rank_, std::strerror(errno));
         if (!candidates_.empty()) candidates_.pop_front();
       }
       return;
@@ -97,8 +144,8 @@ void TcpServer::accept() {
       continue;  // it is gone already
     }
     if (candidates_.size() >= mostCandidates) {
-      log(LogLevel::warn, "rank {}: refused {}: too many connections that do not introduce themselves", rank_,
-          candidates_.front().from);
+      refusals_.log(LogLevel::warn, "rank {}: refused {}: too many connections that do not introduce themselves", rank_,
+                    candidates_.front().from);
       candidates_.pop_front();
     }
     candidates_.emplace_back(std::move(socket), std::move(from));
@@ -114,7 +161,7 @@ bool TcpServer::examine(Candidate& candidate) {
   auto const got = ::recv(candidate.socket.get(), room.data(), room.size(), 0);
   if (got < 0 && wouldBlock(errno)) return true;
   if (got <= 0) {
-    log(LogLevel::warn, "rank {}: {} connected and left without introducing itself", rank_, candidate.from);
+    refusals_.log(LogLevel::warn, "rank {}: {} connected and left without introducing itself", rank_, candidate.from);
     return false;
   }
   candidate.filled += static_cast<std::size_t>(got);
@@ -122,7 +169,8 @@ bool TcpServer::examine(Candidate& candidate) {
   // The first bytes are enough to tell a stranger.
   std::size_t const known = std::min(candidate.filled, sizeof hello.magic);
   if (std::memcmp(&hello.magic, &wireMagic, known) != 0) {
-    log(LogLevel::warn, "rank {}: refused {}: it does not speak the bootstrap's language", rank_, candidate.from);
+    refusals_.log(LogLevel::warn, "rank {}: refused {}: it does not speak the bootstrap's language", rank_,
+                  candidate.from);
     return false;
   }
   if (candidate.filled < sizeof hello) return true;
@@ -131,12 +179,14 @@ bool TcpServer::examine(Candidate& candidate) {
   Verdict const verdict = makeVerdict(key_, hello, admission, ranks_);
   auto const sent = ::send(candidate.socket.get(), &verdict, sizeof verdict, MSG_NOSIGNAL);
   if (admission != Admission::admitted) {
-    log(LogLevel::warn, "rank {}: refused {}, which says it is rank {} of {}: {}", rank_, candidate.from, hello.rank,
-        hello.ranks, nameOf(admission));
+    refusals_.log(LogLevel::warn, "rank {}: refused {}, which says it is rank {} of {}: {}", rank_, candidate.from,
+                  hello.rank, hello.ranks, nameOf(admission));
   } else if (sent == static_cast<ssize_t>(sizeof verdict)) {
-    auto connection = std::make_shared<PeerSocket>(std::move(candidate.socket), hello.rank);
-    connections_.push_back(connection);
-    events_.admitted(std::move(connection), hello);
+    // Those that join get the table of rank 0 first.
+    auto connection = std::make_shared<PeerSocket>(std::move(candidate.socket), hello.rank, rank_ != 0);
+    events_.admitted(connection, hello);
+    std::lock_guard const lock(mutex_);
+    adopt(std::move(connection));
   }
   return false;
 }
@@ -173,7 +223,7 @@ bool TcpServer::read(PeerSocket& connection, std::string& reason) {
       connection.payload.resize(std::min<std::uint64_t>(connection.header.bytes, std::max(firstRoom, 2 * received)));
     }
     if (received == connection.header.bytes) {
-      events_.message(connection.peer, connection.header.tag, std::move(connection.payload));
+      events_.message(connection.header, connection.peer, std::move(connection.payload));
       connection.payload = {};
       connection.filled = 0;
     }
@@ -182,30 +232,32 @@ bool TcpServer::read(PeerSocket& connection, std::string& reason) {
 
 void TcpServer::drop(std::shared_ptr<PeerSocket> const& connection, std::string const& reason) {
   ::shutdown(connection->socket.get(), SHUT_RDWR);  // a sender that still holds it gets EPIPE
-  std::erase(connections_, connection);
-  bool const another = std::any_of(connections_.begin(), connections_.end(),
-                                   [&](auto const& other) { return other->peer == connection->peer; });
-  if (!another) events_.lost(connection->peer, reason);
+  {
+    std::lock_guard const lock(mutex_);
+    std::erase(connections_, connection);
+  }
+  if (!connectedTo(connection->peer)) events_.lost(connection->peer, reason);
 }
 
 void TcpServer::run() {
   setLogRank(rank_);
   std::vector<pollfd> entries;
   while (!stop_) {
+    std::vector<std::shared_ptr<PeerSocket>> readable;  // events below may add and remove
     {
       std::lock_guard const lock(mutex_);
-      connections_.insert(connections_.end(), arrivals_.begin(), arrivals_.end());
-      arrivals_.clear();
+      readable = connections_;
     }
     entries.clear();
     entries.push_back({wake_.get(), POLLIN, 0});
     // While descriptors are short, the listener would only wake this thread for nothing.
     entries.push_back({crowded_ ? -1 : listener_.get(), POLLIN, 0});
     for (auto const& candidate : candidates_) entries.push_back({candidate.socket.get(), POLLIN, 0});
-    for (auto const& connection : connections_) entries.push_back({connection->socket.get(), POLLIN, 0});
+    for (auto const& connection : readable) entries.push_back({connection->socket.get(), POLLIN, 0});
     int limit = crowded_ ? 50 : -1;
     if (!crowded_ && !candidates_.empty()) limit = candidates_.front().deadline.pollMilliseconds();
     crowded_ = false;
+    if (!flushNotices()) limit = noticePause;
     if (::poll(entries.data(), entries.size(), limit) < 0) {
       if (errno == EINTR || errno == EAGAIN || errno == ENOMEM) continue;
       log(LogLevel::error, "rank {}: the bootstrap's poll failed: {}", rank_, std::strerror(errno));
@@ -217,14 +269,13 @@ void TcpServer::run() {
         [[maybe_unused]] auto const got = ::read(wake_.get(), &ignored, sizeof ignored);
       }
       std::size_t at = 2;
-      auto const readable = connections_;  // events below may add and remove
       for (auto candidate = candidates_.begin(); candidate != candidates_.end(); ++at) {
         bool keep = true;
         if (entries[at].revents != 0) {
           keep = examine(*candidate);
         } else if (candidate->deadline.expired()) {
-          log(LogLevel::warn, "rank {}: refused {}: it did not introduce itself within {}", rank_, candidate->from,
-              describe(examinationLimit));
+          refusals_.log(LogLevel::warn, "rank {}: refused {}: it did not introduce itself within {}", rank_,
+                        candidate->from, describe(examinationLimit));
           keep = false;
         }
         candidate = keep ? std::next(candidate) : candidates_.erase(candidate);
@@ -237,7 +288,7 @@ void TcpServer::run() {
       if (entries[1].revents != 0) accept();
     } catch (std::exception const& error) {
       // Out of memory or of randomness: the message at hand is lost, which its receiver's time limit will tell.
-      log(LogLevel::error, "rank {}: bootstrap: {}", rank_, error.what());
+      refusals_.log(LogLevel::error, "rank {}: bootstrap: {}", rank_, error.what());
     }
   }
 }

@@ -11,36 +11,16 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/log_budget.hpp"
+#include "host/bootstrap/peer_socket.hpp"
 #include "host/net/handshake.hpp"
-#include "host/net/socket.hpp"
 
 namespace mscclpp {
-
-struct FrameHeader {
-  std::uint32_t magic;
-  std::int32_t tag;
-  std::uint64_t bytes;
-};
-inline constexpr std::uint32_t frameMagic = 0x6d736346u;
-// The bootstrap carries addresses and handles; more than this is a mistake, or garbage.
-inline constexpr std::uint64_t longestMessage = std::uint64_t{1} << 30;
-
-// An admitted connection. Sending is for any thread under `sending`; the rest is the server's.
-struct PeerSocket {
-  PeerSocket(FileHandle handle, int rank) : socket(std::move(handle)), peer(rank) {}
-
-  FileHandle const socket;
-  int const peer;
-  std::mutex sending;
-
-  FrameHeader header{};
-  std::vector<std::byte> payload;
-  std::size_t filled = 0;  // of header and payload together
-};
 
 class TcpServer {
  public:
@@ -48,7 +28,7 @@ class TcpServer {
     // Of a hello whose proof is right.
     std::function<Admission(Hello const&)> decide;
     std::function<void(std::shared_ptr<PeerSocket>, Hello const&)> admitted;
-    std::function<void(int peer, int tag, std::vector<std::byte>)> message;
+    std::function<void(FrameHeader const&, int peer, std::vector<std::byte>)> message;
     // The last connection with the peer has ended.
     std::function<void(int peer, std::string const& reason)> lost;
   };
@@ -58,18 +38,28 @@ class TcpServer {
   TcpServer(TcpServer const&) = delete;
   TcpServer& operator=(TcpServer const&) = delete;
 
+  // The events may come from now on.
+  void start();
   // A connection that this rank has opened.
   void add(std::shared_ptr<PeerSocket> connection);
+  bool connectedTo(int peer);
+  // A notice to all that are connected, and to those that will be. Waits for nobody.
+  void tell(std::vector<std::byte> const& frame);
+  // Ends the thread, says `frame` to all, and closes the connections.
+  void leave(std::vector<std::byte> const& frame);
 
  private:
   struct Candidate;
 
   void run();
+  void wake();
   void accept();
   // Each returns false where the connection is over.
   bool examine(Candidate& candidate);
   bool read(PeerSocket& connection, std::string& reason);
   void drop(std::shared_ptr<PeerSocket> const& connection, std::string const& reason);
+  bool flushNotices();
+  void adopt(std::shared_ptr<PeerSocket> connection);  // with mutex_ held
 
   int const rank_;
   int const ranks_;
@@ -79,10 +69,11 @@ class TcpServer {
   FileHandle wake_;
   std::atomic<bool> stop_{false};
   bool crowded_ = false;  // no descriptor was left for the last accept
-  std::mutex mutex_;      // guards arrivals_
-  std::vector<std::shared_ptr<PeerSocket>> arrivals_;
+  LogBudget refusals_;
   std::list<Candidate> candidates_;
+  std::mutex mutex_;  // guards what follows
   std::vector<std::shared_ptr<PeerSocket>> connections_;
+  std::vector<std::byte> told_;
   std::thread thread_;
 };
 

@@ -30,8 +30,11 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Bootstrap> with, Device on)
     if (missing(transport).empty()) self.transports |= TransportSet(transport).bits();
   }
   machine.properties(device.ordinal).busId.copy(self.busId, sizeof self.busId - 1);
+  auto const key = randomKey();
+  std::memcpy(&self.random, key.data(), sizeof self.random);
   peers[static_cast<std::size_t>(rank())] = self;
   bootstrap->allGather(peers.data(), sizeof(PeerInfo));
+  id = std::max<std::uint64_t>(peer(0).random, 1);
   for (int other = 0; other < size(); ++other) {
     if (peer(other).kind == self.kind) continue;
     fail(ErrorCode::invalidUsage, "rank {} has a {} device, but rank {} a {} one; all ranks must have one kind", rank(),

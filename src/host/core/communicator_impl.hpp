@@ -30,6 +30,7 @@ struct CommunicatorImpl {
     std::int32_t node;         // Runtime::nodeOf
     std::uint32_t transports;  // that it could use, but for mapped memory
     char busId[32];
+    std::uint64_t random;  // rank 0's is the communicator's id
   };
 
   static std::shared_ptr<CommunicatorImpl> const& of(Communicator const& communicator) { return communicator.impl_; }
@@ -58,8 +59,12 @@ struct CommunicatorImpl {
   std::vector<PeerInfo> peers;
   std::atomic<bool> aborted{false};
   std::atomic<std::uint32_t> nextSemaphore{0};
-  std::atomic<std::uint64_t> agreements{0};  // begun by survivors()
-  std::uint64_t groups = 0;                  // made by shrink()
+  std::uint64_t id = 0;  // of no other communicator of these ranks
+  std::mutex agreementMutex;
+  std::uint64_t agreement = 0;  // the attempt of survivors() that this rank is in, or was in last
+  std::map<int, std::vector<std::byte>> earlyBallots;  // of later attempts, by rank
+  std::mutex groupsMutex;
+  std::map<std::vector<int>, std::uint64_t> groups;  // made by shrink(), of these ranks
   std::mutex faultMutex;
   std::optional<Error> fault;  // the first one
   std::mutex contextsMutex;

@@ -97,6 +97,9 @@ Environment readEnvironment(VariableLookup const& lookup) {
       parseLevel("MSCCLPP_LOG_LEVEL", valueOf(lookup, "MSCCLPP_LOG_LEVEL").value_or(defaultOf("MSCCLPP_LOG_LEVEL")));
   result.logFile = valueOf(lookup, "MSCCLPP_LOG_FILE").value_or("");
   result.commId = valueOf(lookup, "MSCCLPP_COMM_ID").value_or("");
+  // Open MPI 4 makes 128 random bits for each job.
+  result.secret =
+      valueOf(lookup, "MSCCLPP_SECRET").value_or(valueOf(lookup, "OMPI_MCA_orte_precondition_transports").value_or(""));
   result.socketInterface = valueOf(lookup, "MSCCLPP_SOCKET_IFNAME").value_or("");
   result.timeout = secondsOf(lookup, "MSCCLPP_TIMEOUT", defaultOf("MSCCLPP_TIMEOUT"));
   if (result.timeout == std::chrono::nanoseconds::zero()) {

@@ -25,10 +25,17 @@ class OrdinaryThread final : public HostThread {
           ::pthread_setname_np(::pthread_self(), name.c_str());
           main();
         })) {}
-  ~OrdinaryThread() override { thread_.join(); }
+  ~OrdinaryThread() override {
+    if (process_) {
+      thread_.join();
+    } else {
+      thread_.detach();  // after fork() it is not here
+    }
+  }
 
  private:
   static constexpr std::size_t longestName = 15;  // that debuggers and top are shown
+  OwnProcess const process_;
   std::thread thread_;
 };
 

@@ -110,7 +110,7 @@ void DescriptorServer::run() {
       client = keep ? std::next(client) : clients.erase(client);
     }
     if (entries[0].revents == 0) continue;
-    FileHandle socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileHandle socket = acceptFrom(listener_.get());
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE) {
         log(LogLevel::warn,

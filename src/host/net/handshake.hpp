@@ -16,7 +16,7 @@
 namespace mscclpp {
 
 inline constexpr std::uint64_t wireMagic = 0x6d7363636c707031ull;  // also tells hosts of another byte order
-inline constexpr std::uint32_t wireVersion = 1;
+inline constexpr std::uint32_t wireVersion = 2;
 
 struct Greeting {
   std::uint64_t magic;

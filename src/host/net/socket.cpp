@@ -31,7 +31,7 @@ SocketAddress copyOf(sockaddr const* address) {
 }
 
 FileHandle openSocket(int family) {
-  FileHandle socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  auto socket = FileHandle::own([&] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!socket) throwSystemError("open a TCP socket", errno);
   return socket;
 }
@@ -66,6 +66,11 @@ void SocketAddress::setPort(std::uint16_t port) {
   } else {
     v6(*this).sin6_port = htons(port);
   }
+}
+
+bool SocketAddress::isLoopback() const {
+  if (storage.ss_family == AF_INET) return (ntohl(v4(*this).sin_addr.s_addr) >> 24) == 127;
+  return IN6_IS_ADDR_LOOPBACK(&v6(*this).sin6_addr) != 0;
 }
 
 std::string SocketAddress::host() const {
@@ -206,17 +211,16 @@ SocketAddress interfaceAddress(std::string const& name) {
   return result;
 }
 
-SocketAddress anyAddress(std::uint16_t port) {
-  SocketAddress address;
-  address.storage.ss_family = AF_INET;
-  address.length = sizeof(sockaddr_in);
-  v4(address).sin_addr.s_addr = htonl(INADDR_ANY);
-  address.setPort(port);
-  return address;
+bool isOwnAddress(SocketAddress const& address) {
+  SocketAddress probe = address;
+  probe.setPort(0);
+  auto const socket = FileHandle::own([&] { return ::socket(probe.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0); });
+  return socket && ::bind(socket.get(), probe.get(), probe.length) == 0;
 }
 
-FileHandle listenOn(std::string const& purpose, SocketAddress const& address) {
-  FileHandle socket = openSocket(address.storage.ss_family);
+namespace {
+
+FileHandle listenOn(std::string const& purpose, SocketAddress const& address, FileHandle socket) {
   // A port whose last connections are still closing may be used again at once.
   int const on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -229,6 +233,34 @@ FileHandle listenOn(std::string const& purpose, SocketAddress const& address) {
     throwSystemError(fmt::format("{}: cannot listen on {}; {}", purpose, address.toString(), advice), error);
   }
   return socket;
+}
+
+}  // namespace
+
+FileHandle listenOn(std::string const& purpose, SocketAddress const& address) {
+  return listenOn(purpose, address, openSocket(address.storage.ss_family));
+}
+
+FileHandle listenOnAll(std::string const& purpose, std::uint16_t port) {
+  SocketAddress address;
+  address.storage.ss_family = AF_INET6;  // all zero is "any address"
+  address.length = sizeof(sockaddr_in6);
+  if (isOwnAddress(address)) {
+    FileHandle socket = openSocket(AF_INET6);
+    int const off = 0;
+    if (::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) {
+      address.setPort(port);
+      return listenOn(purpose, address, std::move(socket));
+    }
+  }
+  address.storage.ss_family = AF_INET;
+  address.length = sizeof(sockaddr_in);
+  address.setPort(port);
+  return listenOn(purpose, address);
+}
+
+FileHandle acceptFrom(int listener) {
+  return FileHandle::own([&] { return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
 }
 
 SocketAddress localAddress(int socket) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // TCP sockets as the bootstrap needs them: addresses, listening, connecting and moving bytes before a deadline. Sockets
-// are non-blocking and closed on exec; SIGPIPE is never raised.
+// are non-blocking, closed on exec and in children of fork(); SIGPIPE is never raised.
 #pragma once
 
 #include <netinet/in.h>
@@ -27,6 +27,7 @@ struct SocketAddress {
   sockaddr const* get() const { return reinterpret_cast<sockaddr const*>(&storage); }
   std::uint16_t port() const;
   void setPort(std::uint16_t port);
+  bool isLoopback() const;
   std::string host() const;      // numeric
   std::string toString() const;  // "10.0.0.1:5000", "[::1]:5000"
 };
@@ -53,11 +54,15 @@ bool isNumericAddress(std::string const& host);
 std::vector<SocketAddress> resolve(std::string const& host, std::uint16_t port);
 // Address of the named interface, or of the best one where the name is empty. Port 0.
 SocketAddress interfaceAddress(std::string const& name);
-// The wildcard address.
-SocketAddress anyAddress(std::uint16_t port);
+// Whether this host has it.
+bool isOwnAddress(SocketAddress const& address);
 
 // `purpose` begins the error text.
 FileHandle listenOn(std::string const& purpose, SocketAddress const& address);
+// At all addresses, of IPv6 too where there is any.
+FileHandle listenOnAll(std::string const& purpose, std::uint16_t port);
+// Empty, with errno, where there is none. Of unix sockets, too.
+FileHandle acceptFrom(int listener);
 SocketAddress localAddress(int socket);
 SocketAddress remoteAddress(int socket);
 

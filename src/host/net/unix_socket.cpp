@@ -27,7 +27,7 @@ struct UnixAddress {
 };
 
 FileHandle openUnix(int& error) {
-  FileHandle socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  auto socket = FileHandle::own([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   error = socket ? 0 : errno;
   return socket;
 }

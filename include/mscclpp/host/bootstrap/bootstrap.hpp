@@ -11,15 +11,32 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace mscclpp {
 
+// Messages meet where all three are equal. Groups of ranks have contexts of their own; 0 is that of all ranks.
+struct MessageAddress {
+  std::uint64_t context = 0;
+  int peer = 0;
+  int tag = 0;
+};
+
+// How long a message is waited for, and who must be there beside the peer.
+struct MessageWait {
+  std::chrono::nanoseconds limit{};
+  std::vector<int> members;  // the wait ends also where one of them was needed in vain by anybody; empty: it does not
+  bool collective = false;   // the call is one of all members: it ends also where one has died
+};
+
 class Bootstrap {
  public:
-  virtual ~Bootstrap() = default;
+  Bootstrap();
+  virtual ~Bootstrap();
 
   virtual int getRank() const = 0;
   virtual int getNranks() const = 0;
@@ -43,16 +60,26 @@ class Bootstrap {
   void groupBarrier(std::vector<int> const& ranks);
 
  protected:
-  // Tags below zero belong to the library. sendMessage may return before the peer has received.
+  // Tags below zero, and above 2^24, belong to the library. sendMessage may return before the peer has received.
   virtual void sendMessage(void const* data, std::size_t bytes, int peer, int tag) = 0;
   virtual std::vector<std::byte> recvMessage(int peer, int tag) = 0;
+
+  // The same in any context. By default the two above carry all contexts' messages, which are sorted here, and a wait
+  // takes no notice of members. From any threads.
+  virtual void sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes);
+  virtual std::vector<std::byte> recvFrom(MessageAddress const& from, MessageWait const& wait);
 
  private:
   friend class BootstrapAccess;
   void checkPeer(std::string_view operation, int peer) const;
   void checkTag(std::string_view operation, int peer, int tag) const;
-  void recvInto(std::string_view operation, void* data, std::size_t bytes, int peer, int tag);
+  void copyMessage(std::string_view operation, std::vector<std::byte> const& message, void* data, std::size_t bytes,
+                   int peer, int tag) const;
   void disseminate(std::string_view operation, std::vector<int> const& ranks, int tag, std::uint64_t token);
+
+  struct Sorter;
+  std::mutex sorterMutex_;
+  std::unique_ptr<Sorter> sorter_;  // made at first use
 };
 
 }  // namespace mscclpp

@@ -4,7 +4,8 @@
 //
 //   auto ranks = LocalBootstrap::create(4);            // hand ranks[r] to the thread of rank r
 //
-// A rank that drops its bootstrap has left: peers that wait for it get remoteError at once.
+// A rank that drops its bootstrap has left: peers that wait for it, or for a collective that it has not done its part
+// of, get remoteError at once. Where it left because of another rank, that one is named. Of no use after fork().
 #pragma once
 
 #include <chrono>
@@ -32,6 +33,8 @@ class LocalBootstrap final : public Bootstrap {
  protected:
   void sendMessage(void const* data, std::size_t bytes, int peer, int tag) override;
   std::vector<std::byte> recvMessage(int peer, int tag) override;
+  void sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) override;
+  std::vector<std::byte> recvFrom(MessageAddress const& from, MessageWait const& wait) override;
 
  private:
   struct World;

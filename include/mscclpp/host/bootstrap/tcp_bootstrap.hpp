@@ -8,11 +8,17 @@
 //
 // Every connection proves by a keyed hash of a fresh nonce that it knows the unique id's secret, which never travels.
 // Whoever does not (a port scanner, a rank of another job) is refused and logged, and delays nobody. With a bare
-// address there is no secret: anyone who reaches the port can join, so prefer a unique id on a shared network.
+// address the secret is MSCCLPP_SECRET; without one anyone who reaches the port can join, and rank 0 warns of it.
 //
-// One background thread per bootstrap serves its sockets. Rank 0 is connected to all from the start; other pairs
-// connect when they first exchange a message. A peer that goes away ends the waits for it with remoteError. After
-// fork() the child must make its own.
+// One background thread per bootstrap serves its sockets. Rank 0 is connected to all from the start, each other rank to
+// a few; other pairs connect when they first exchange a message. A rank that ends is told to all within milliseconds:
+// it ends the waits for it, and for collectives that it takes part in, with remoteError naming it. It has ended where
+// its process has, or where its bootstrap was destroyed; the latter harms no call that it has done its part of, and a
+// process that exits without destroying it should do so only after the last collective of all.
+//
+// After fork() a bootstrap of the parent is of no use in the child, whose copies of the sockets are closed: the child
+// must make its own. What it does with the parent's, exit() included, touches nothing of the parent. An id that nobody
+// has used yet can be used in a child.
 #pragma once
 
 #include <chrono>
@@ -34,9 +40,9 @@ class TcpBootstrap final : public Bootstrap {
   TcpBootstrap(TcpBootstrap const&) = delete;
   TcpBootstrap& operator=(TcpBootstrap const&) = delete;
 
-  // Listens from now on, in this process, until rank 0 initialises with the id (once). Without an address it takes a
-  // free port of MSCCLPP_SOCKET_IFNAME or of the first usable interface. `address` is "ip:port", "[ipv6]:port" or
-  // "interface:ip:port"; port 0 means a free one.
+  // Listens from now on, in this process, until rank 0 initialises with the id (once); of more than 64 that nobody
+  // uses, the oldest is given up. Without an address it takes a free port of MSCCLPP_SOCKET_IFNAME or of the first
+  // usable interface. `address` is "ip:port", "[ipv6]:port" or "interface:ip:port"; port 0 means a free one.
   static UniqueId createUniqueId();
   static UniqueId createUniqueId(std::string const& address);
 
@@ -52,6 +58,8 @@ class TcpBootstrap final : public Bootstrap {
  protected:
   void sendMessage(void const* data, std::size_t bytes, int peer, int tag) override;
   std::vector<std::byte> recvMessage(int peer, int tag) override;
+  void sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) override;
+  std::vector<std::byte> recvFrom(MessageAddress const& from, MessageWait const& wait) override;
 
  private:
   class Impl;

@@ -118,8 +118,8 @@ TcpService::TcpService(std::string const& interfaceName, int lanes, std::chrono:
       limit_(limit),
       secret_(randomKey()),
       listener_(listenOn("TCP transport", interfaceAddress(interfaceName))),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      wake_(FileHandle::own([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })),
+      epoll_(FileHandle::own([] { return ::epoll_create1(EPOLL_CLOEXEC); })),
       nextSource_(firstSource) {
   if (!wake_ || !epoll_) throwSystemError("TCP transport: make an event queue", errno);
   watch(wake_.get(), wakeSource);
@@ -128,6 +128,10 @@ TcpService::TcpService(std::string const& interfaceName, int lanes, std::chrono:
 }
 
 TcpService::~TcpService() {
+  if (!process_) {
+    thread_.detach();  // after fork() it is not here
+    return;
+  }
   stop_ = true;
   std::uint64_t const one = 1;
   [[maybe_unused]] auto const written = ::write(wake_.get(), &one, sizeof one);
@@ -143,6 +147,7 @@ std::uint64_t TcpService::addMemory(OpenMemory const& memory) {
 }
 
 void TcpService::removeMemory(std::uint64_t id) noexcept {
+  if (!process_) return;
   Turn const turn(*this);
   memories_.erase(id);
 }
@@ -162,6 +167,7 @@ TcpAddress TcpService::addEndpoint(int rank, std::shared_ptr<TcpLink> link) {
 }
 
 void TcpService::removeEndpoint(std::uint64_t id) noexcept {
+  if (!process_) return;
   Turn const turn(*this);
   endpoints_.erase(id);
   std::erase_if(lanes_, [&](auto const& entry) { return entry.second->endpoint == id; });
@@ -178,7 +184,7 @@ void TcpService::watch(int descriptor, std::uint64_t source) {
 
 void TcpService::accept() {
   for (int count = 0; count < 64; ++count) {
-    FileHandle socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileHandle socket = acceptFrom(listener_.get());
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         crowded_ = true;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/file_handle.hpp"
+#include "base/own_thread.hpp"
 #include "host/net/handshake.hpp"
 #include "host/net/socket.hpp"
 #include "host/transport/tcp/tcp_frame.hpp"
@@ -82,6 +83,7 @@ class TcpService {
   int waitMilliseconds() const;
   void watch(int descriptor, std::uint64_t source);
 
+  OwnProcess const process_;
   int const lanesPerPeer_;
   std::chrono::nanoseconds const limit_;
   Key128 const secret_;
