@@ -73,7 +73,8 @@ class Hosts:
 
     def start(self, i, *arguments, **environment):
         return subprocess.Popen(["ip", "netns", "exec", self.names[i], *arguments], stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, env={**clean_environment(), **environment})
+                                stderr=subprocess.STDOUT, text=True,
+                                env={**clean_environment(), "MSCCLPP_SECRET": "of the test", **environment})
 
     def start_rank(self, i, *arguments, **environment):
         return self.start(i, PEER, f"--rank={i}", f"--ranks={len(self.names)}",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Log lines of the library: level, rank, text, to stderr or MSCCLPP_LOG_FILE. One line is one write, so lines of
-// several processes do not mix. A level that is off costs one relaxed load.
+// several processes do not mix. A level that is off costs one relaxed load. Logging never waits: lines that a pipe or a
+// terminal has no room for are lost, which the next line tells.
 #pragma once
 
 #include <string_view>
