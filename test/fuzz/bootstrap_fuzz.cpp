@@ -29,7 +29,7 @@ struct Server {
     TcpServer::Events events;
     events.decide = [](Hello const&) { return Admission::admitted; };
     events.admitted = [](auto, Hello const&) { complain("a stranger was admitted"); };
-    events.message = [](int, int, auto) {};
+    events.message = [](FrameHeader const&, int, auto) {};
     events.lost = [this](int, std::string const& reason) {
       require(!reason.empty(), "a loss without a reason");
       std::lock_guard const lock(mutex);
@@ -39,6 +39,7 @@ struct Server {
     Key128 key{};
     key.fill(7);
     server = std::make_unique<TcpServer>(0, 2, std::move(listener), key, events);
+    server->start();
   }
 
   // As an admitted rank; returns when the server has read all and noticed the end.
@@ -48,7 +49,7 @@ struct Server {
     FileHandle const peer(ends[1]);
     std::unique_lock lock(mutex);
     int const before = lost;
-    server->add(std::make_shared<PeerSocket>(FileHandle(ends[0]), 1));
+    server->add(std::make_shared<PeerSocket>(FileHandle(ends[0]), 1, true));
     lock.unlock();
     sendAll(peer.get(), bytes, Deadline(std::chrono::seconds(5)));
     ::shutdown(peer.get(), SHUT_WR);

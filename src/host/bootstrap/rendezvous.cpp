@@ -14,6 +14,7 @@
 
 #include "base/format.hpp"
 #include "base/keyed_hash.hpp"
+#include "base/log_budget.hpp"
 #include "host/net/socket.hpp"
 #include "host/net/unix_socket.hpp"
 
@@ -59,6 +60,7 @@ void handOut(UniqueId const& id, std::string const& key, int ranks, std::chrono:
     std::size_t filled = 0;
   };
   std::list<Client> clients;
+  LogBudget refusals;
   std::vector<bool> served(static_cast<std::size_t>(ranks), false);
   served[0] = true;
   auto const answer = [&](Client& client) {  // false: done with this one
@@ -70,14 +72,15 @@ void handOut(UniqueId const& id, std::string const& key, int ranks, std::chrono:
     if (client.filled < sizeof(Request)) return true;
     Request const& request = client.request;
     if (request.magic != requestMagic || request.rank < 1 || request.rank >= std::max(ranks, request.ranks)) {
-      log(LogLevel::warn, "rank 0: refused a process at the meeting point of job \"{}\": no rank of this job", key);
+      refusals.log(LogLevel::warn, "rank 0: refused a process at the meeting point of job \"{}\": no rank of this job",
+                   key);
       return false;
     }
     Reply reply{requestMagic, ranks, 0, {}};
     if (request.ranks == ranks) {
       reply.id = id.toBytes();
     } else {
-      log(LogLevel::warn, "rank 0: has {} ranks, but rank {} was told {}", ranks, request.rank, request.ranks);
+      refusals.log(LogLevel::warn, "rank 0: has {} ranks, but rank {} was told {}", ranks, request.rank, request.ranks);
     }
     auto const sent = ::send(client.socket.get(), &reply, sizeof reply, MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(sizeof reply) && request.ranks == ranks) {
@@ -113,7 +116,7 @@ void handOut(UniqueId const& id, std::string const& key, int ranks, std::chrono:
     } else if (sameUser(socket.get())) {
       clients.push_back({std::move(socket), {}, 0});
     } else {
-      log(LogLevel::warn, "rank 0: refused a process of another user at the meeting point of job \"{}\"", key);
+      refusals.log(LogLevel::warn, "rank 0: refused a process of another user at the meeting point of job \"{}\"", key);
     }
   }
 }

@@ -87,11 +87,11 @@ bool DescriptorServer::answer(Client& client) {
   std::lock_guard const lock(mutex_);
   auto const found = published_.find(client.request.key);
   if (client.request.magic != requestMagic || found == published_.end()) {
-    log(LogLevel::info, "a process asked for memory that is not shared here, or no longer");
+    refusals_.log(LogLevel::info, "a process asked for memory that is not shared here, or no longer");
     char const refusal = 'n';
     [[maybe_unused]] auto const sent = ::send(client.socket.get(), &refusal, 1, MSG_NOSIGNAL);
   } else if (int const error = sendDescriptor(client.socket.get(), found->second.get()); error != 0) {
-    log(LogLevel::warn, "could not hand memory to another process: {}", std::strerror(error));
+    refusals_.log(LogLevel::warn, "could not hand memory to another process: {}", std::strerror(error));
   }
   return false;
 }
@@ -113,13 +113,13 @@ void DescriptorServer::run() {
     FileHandle socket = acceptFrom(listener_.get());
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE) {
-        log(LogLevel::warn,
-            "no descriptor left to hand memory to other processes; raise the open file limit (ulimit -n)");
+        refusals_.log(LogLevel::warn,
+                      "no descriptor left to hand memory to other processes; raise the open file limit (ulimit -n)");
         if (!clients.empty()) clients.pop_front();
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
     } else if (!sameUser(socket.get())) {
-      log(LogLevel::warn, "refused a process of another user that asked for memory");
+      refusals_.log(LogLevel::warn, "refused a process of another user that asked for memory");
     } else {
       if (clients.size() >= mostClients) clients.pop_front();
       clients.emplace_back(std::move(socket));

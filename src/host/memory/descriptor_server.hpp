@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/file_handle.hpp"
+#include "base/log_budget.hpp"
 #include "base/random.hpp"
 
 namespace mscclpp {
@@ -31,6 +32,7 @@ class DescriptorServer {
   bool answer(Client& client);
 
   FileHandle listener_;
+  LogBudget refusals_;
   std::mutex mutex_;
   std::map<Key128, FileHandle> published_;
   DescriptorServer* before_;  // the parent's, before fork(): unusable, but kept so that no leak is seen

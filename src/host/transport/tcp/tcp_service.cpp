@@ -188,8 +188,9 @@ void TcpService::accept() {
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         crowded_ = true;
-        log(LogLevel::warn, "TCP transport: no room for a new connection: {}; raise the open file limit (ulimit -n)",
-            std::strerror(errno));
+        refusals_.log(LogLevel::warn,
+                      "TCP transport: no room for a new connection: {}; raise the open file limit (ulimit -n)",
+                      std::strerror(errno));
         if (!candidates_.empty()) candidates_.erase(candidates_.begin());
       }
       return;
@@ -202,8 +203,8 @@ void TcpService::accept() {
     }
     prepareTcpLane(socket.get(), limit_);
     if (candidates_.size() >= mostCandidates) {
-      log(LogLevel::warn, "TCP transport: refused {}: too many connections that do not introduce themselves",
-          candidates_.begin()->second->from);
+      refusals_.log(LogLevel::warn, "TCP transport: refused {}: too many connections that do not introduce themselves",
+                    candidates_.begin()->second->from);
       candidates_.erase(candidates_.begin());
     }
     auto candidate = std::make_unique<Candidate>(std::move(socket), std::move(from));
@@ -227,14 +228,15 @@ void TcpService::examine(std::uint64_t source, Candidate& candidate) {
   auto const got = ::recv(candidate.socket.get(), room.data(), room.size(), 0);
   if (got < 0 && wouldBlock(errno)) return;
   if (got <= 0) {
-    log(LogLevel::warn, "TCP transport: {} connected and left without introducing itself", candidate.from);
+    refusals_.log(LogLevel::warn, "TCP transport: {} connected and left without introducing itself", candidate.from);
     candidates_.erase(source);
     return;
   }
   candidate.filled += static_cast<std::size_t>(got);
   Hello const& hello = candidate.hello;
   if (std::memcmp(&hello.magic, &wireMagic, std::min(candidate.filled, sizeof hello.magic)) != 0) {
-    log(LogLevel::warn, "TCP transport: refused {}: it does not speak this library's language", candidate.from);
+    refusals_.log(LogLevel::warn, "TCP transport: refused {}: it does not speak this library's language",
+                  candidate.from);
     candidates_.erase(source);
     return;
   }
@@ -244,8 +246,8 @@ void TcpService::examine(std::uint64_t source, Candidate& candidate) {
   Verdict const verdict = makeVerdict(secret_, hello, admission, lanesPerPeer_);
   auto const sent = ::send(candidate.socket.get(), &verdict, sizeof verdict, MSG_NOSIGNAL);
   if (admission != Admission::admitted) {
-    log(LogLevel::warn, "TCP transport: refused {}, which says it is rank {}: {}", candidate.from, hello.rank,
-        nameOf(admission));
+    refusals_.log(LogLevel::warn, "TCP transport: refused {}, which says it is rank {}: {}", candidate.from, hello.rank,
+                  nameOf(admission));
   } else if (sent == static_cast<ssize_t>(sizeof verdict)) {
     auto& endpoint = endpoints_.at(hello.endpoint());
     endpoint.taken[static_cast<std::size_t>(hello.lane())] = true;
@@ -309,8 +311,8 @@ void TcpService::answer(Lane& lane) {
 void TcpService::expireCandidates() {
   std::erase_if(candidates_, [&](auto const& entry) {
     if (!entry.second->deadline.expired()) return false;
-    log(LogLevel::warn, "TCP transport: refused {}: it did not introduce itself within {}", entry.second->from,
-        describe(examinationLimit));
+    refusals_.log(LogLevel::warn, "TCP transport: refused {}: it did not introduce itself within {}",
+                  entry.second->from, describe(examinationLimit));
     return true;
   });
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/file_handle.hpp"
+#include "base/log_budget.hpp"
 #include "base/own_thread.hpp"
 #include "host/net/handshake.hpp"
 #include "host/net/socket.hpp"
@@ -99,6 +100,7 @@ class TcpService {
   std::map<std::uint64_t, std::unique_ptr<Lane>> lanes_;
   std::uint64_t nextSource_;
   bool crowded_ = false;  // no descriptor was left for the last accept
+  LogBudget refusals_;
   std::thread thread_;
 };
 
