@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <deque>
+#include <new>
 #include <numeric>
 
 #include "base/format.hpp"
@@ -55,7 +56,7 @@ LocalBootstrap::LocalBootstrap(std::shared_ptr<World> world, int rank) : world_(
 LocalBootstrap::~LocalBootstrap() {
   if (world_->owner != ::getpid()) {
     // After fork(): the locks may be held by threads that are not here. Kept until the process ends.
-    new std::shared_ptr<World>(world_);
+    new (std::nothrow) std::shared_ptr<World>(world_);
     return;
   }
   RankNews const news{rank_, RankNews::Kind::left, world_->box(rank_).blamed(), "it has ended its bootstrap"};
