@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "base/file_handle.hpp"
 #include "host/bootstrap_checks.hpp"
@@ -78,9 +79,10 @@ TEST_CASE("a child that calls exit(), or drops what it got, leaves its parent's 
   UniqueId const id = TcpBootstrap::createUniqueId("127.0.0.1:0");
   auto const texts = runProcesses(2, [&](int rank) -> std::string {
     setLogLevel(LogLevel::off);
-    auto const bootstrap = std::make_shared<TcpBootstrap>(rank, 2);
-    program = bootstrap;
-    bootstrap->initialize(id, 20s);
+    auto made = std::make_shared<TcpBootstrap>(rank, 2);
+    made->initialize(id, 20s);
+    program = std::move(made);  // the only one that holds it
+    Bootstrap* const bootstrap = program.get();
     bootstrap->barrier();
     // While another thread waits, and so holds what the child must not wait for.
     std::thread waiting([&] {
