@@ -56,8 +56,7 @@ TEST_CASE_TEMPLATE("all-to-all pushed into symmetric memory", Tr, PeerMemory<1>,
   for (int ranks : {1, 2, 5, 8}) checkCollective<AllToAll<Push, Tr>>({.ranks = ranks, .counts = {257}});
 }
 
-using ShortPieces = PeerPieces<4, 128>;
-TEST_CASE_TEMPLATE("from rank to rank", Tr, ShortPieces, PeerPieces<>) {
+TEST_CASE_TEMPLATE("from rank to rank", Tr, ShortPieces, PeerMemory<>) {
   moves<Broadcast, Chain, Tr>(true);
   checkPieces<Broadcast<Chain, Tr>>({40000, 8193, 70001});
 }
@@ -67,7 +66,7 @@ TEST_CASE("72 ranks") {
   checkCollective<AllGather<OneExchange, PacketTransport<LL16>>>(rack);
   checkCollective<AllToAll<OneExchange, PacketTransport<LL128>>>(rack);
   checkCollective<Broadcast<Push, PeerMemory<>>>(rack);
-  checkCollective<Broadcast<Chain, PeerPieces<>>>(rack);
+  checkCollective<Broadcast<Chain, PeerMemory<>>>(rack);
   checkCollective<AllGather<Push, SmallBulk>>(rack);
 }
 #endif

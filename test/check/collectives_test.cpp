@@ -63,7 +63,6 @@ TEST_CASE_TEMPLATE("push", Tr, PeerMemory<2>, SmallBulk) {
   explored<Gather<Push, Tr>>();
 }
 
-using ShortPieces = PeerPieces<4, 128>;
 using ShortStagePieces = StagePieces<2, 128>;
 TEST_CASE("from rank to rank") {
   explored<Broadcast<Chain, ShortPieces>>();

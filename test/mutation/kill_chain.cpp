@@ -10,8 +10,7 @@ using namespace mscclpp_test;
 
 namespace {
 
-using Short = PeerPieces<4, 128>;
-using Chained = Broadcast<Chain, Short>;
+using Chained = Broadcast<Chain, ShortPieces>;
 template <int Ranks = 0, class Op = Sum>
 using Added = Reduce<Chain, StagePieces<2, 128>, Op, Ranks>;
 
@@ -53,7 +52,7 @@ struct BetweenPackets {
 TEST_CASE("from rank to rank") {
   explored<Chained>(ragged);
   explored<Chained>(few);
-  explored<Broadcast<Chain, Short, 2>>(whole);
+  explored<Broadcast<Chain, ShortPieces, 2>>(whole);
   explored<Chained>(shifted);
   explored<Chained>({.ranks = 1, .counts = {300}, .blocks = 2, .threads = 32}, 1);
 }

@@ -59,7 +59,7 @@ using AllCompositions = CompositionList<
     Composition<"push_bulk", Push, BulkMemory<>, Moves>, Composition<"pull", Pull, PeerMemory<1>, AllReductions>,
     Composition<"pull_wide", Pull, PeerMemory<2>, AllReductions>,
     Composition<"push", TwoShotPush, MemoryTransport<8>, For<reduce>>,
-    Composition<"chain", Chain, PeerPieces<>, For<broadcast>>, Composition<"chain", Chain, StagePieces<>, For<reduce>>,
+    Composition<"chain", Chain, PeerMemory<4>, For<broadcast>>, Composition<"chain", Chain, StagePieces<>, For<reduce>>,
     // Through the switch, for devices that have one. All-to-all and the like send nobody the same.
     Composition<"nvls_packet", OneShot, SwitchPackets<LL8>, ToAll>,
     Composition<"nvls_zero_copy", Switch, SwitchMemory<4>, ToAll>,

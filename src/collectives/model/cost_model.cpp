@@ -22,14 +22,8 @@ struct Known {
   double perThread;  // bytes of data that a thread takes in a round
   bool packets;
   bool bulk;
-  std::uint32_t piece;  // longest, where it goes in pieces
+  std::uint32_t piece;  // the longest, of schedules that go in pieces
 };
-
-template <class Tr>
-constexpr std::uint32_t pieceOf() {
-  if constexpr (requires { Tr::piece; }) return Tr::piece;
-  return 0;
-}
 
 std::optional<Known> knownOf(CostQuery const& query) {
   std::optional<Known> result;
@@ -46,7 +40,7 @@ std::optional<Known> knownOf(CostQuery const& query) {
                      .perThread = static_cast<double>(Tr::launch.perThread),
                      .packets = requires {typename Tr::Format;
     }
-    , .bulk = impl::isBulkMemory<Tr>, .piece = pieceOf<Tr>()
+    , .bulk = impl::isBulkMemory<Tr>, .piece = longestPiece<Tr>
   };
 }
 };

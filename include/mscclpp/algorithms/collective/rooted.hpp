@@ -22,7 +22,7 @@
 // they store theirs into its workspace, and `in` needs no symmetric memory; with Chain sums go from rank to rank to the
 // root, in this order and rounded on each link, and neither buffer needs any.
 //
-//   Broadcast<Chain, PeerPieces<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
+//   Broadcast<Chain, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
 //   Reduce<Chain, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, out, root);
 //   Reduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
 #pragma once

@@ -7,6 +7,8 @@
 //   a transport   launch       how many threads are of use (LaunchPolicy)
 //                 onWire       bytes stored for a byte of data
 //                 sharedBytes  dynamic shared memory of a block
+//                 piece        most bytes between two signals, of schedules that go in pieces: longer ones cost fewer
+//                              signals, shorter ones let the next rank begin sooner
 //   a schedule    rankOrder    contributions are combined in rank order and rounded once, so that bits depend on
 //                              nothing else
 //                 dealsOut     a buffer without parts is dealt out, and each rank works on a share of it
@@ -141,6 +143,12 @@ constexpr std::size_t sharedBytesOf() {
   if constexpr (requires { Tr::sharedBytes; }) return Tr::sharedBytes;
   return 0;
 }
+// A value, since kernels read it too.
+template <class Tr>
+inline constexpr std::uint32_t longestPiece = 65536;
+template <class Tr>
+requires requires { Tr::piece; }
+inline constexpr std::uint32_t longestPiece<Tr> = Tr::piece;
 // Whether it goes through the switch, so that team and windows need multicast addresses.
 template <class Tr>
 inline constexpr bool throughSwitch = Tr::requirement(1, 1, 1).multicast != 0;

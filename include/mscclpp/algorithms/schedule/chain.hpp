@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // From rank to rank, in pieces, while the rest is still on its way. Every link carries the message once; the time until
-// the last rank has its first piece grows with the team. Called through Broadcast<Chain, PeerPieces<>> and
+// the last rank has its first piece grows with the team. Called through Broadcast<Chain, PeerMemory<>> and
 // Reduce<Chain, StagePieces<>, Op>.
 //
 // Broadcast: each rank stores what has come into its own output into the next rank's. Reduce: from the root's successor
@@ -21,7 +21,7 @@
 #include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/reduction.hpp"
-#include "mscclpp/algorithms/transport/peer_pieces.hpp"
+#include "mscclpp/algorithms/transport/peer_memory.hpp"
 #include "mscclpp/algorithms/transport/stage_pieces.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/barrier.hpp"
@@ -59,8 +59,9 @@ struct Chain {
   template <DirectTransport Tr, BlockSet B, class T>
   MSCCLPP_DEVICE static void broadcast(DeviceTeam const& team, B const& blocks, View<T const> const& in,
                                        SymmetricView<T> const& out, int root) {
+    static_assert(longestPiece<Tr> != 0 && longestPiece<Tr> % 128 == 0);
     if (out.count() == 0) return;
-    Pieces const pieces(out.own().bytes(), blocks, team.size, Tr::piece);
+    Pieces const pieces(out.own().bytes(), blocks, team.size, longestPiece<Tr>);
     auto const first = readEpoch(team, blocks) + 1;
     publishPhase(team, blocks, 0, first);
     commitEpoch(team, blocks, first + pieces.count() - 1);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Transport of schedules that send from neighbour to neighbour, each rank adding its own part to what comes: pieces in
-// the next rank's stage, of at most `Piece` bytes. Longer pieces cost fewer signals, shorter ones let the next rank
-// begin sooner. Unroll accesses of 16 bytes a thread are in flight together.
+// the next rank's stage, of at most `Piece` bytes. Unroll accesses of 16 bytes a thread are in flight together.
 #pragma once
 
 #include <concepts>
