@@ -56,11 +56,17 @@ TEST_CASE_TEMPLATE("all-to-all pushed into symmetric memory", Tr, PeerMemory<1>,
   for (int ranks : {1, 2, 5, 8}) checkCollective<AllToAll<Push, Tr>>({.ranks = ranks, .counts = {257}});
 }
 
+TEST_CASE_TEMPLATE("from rank to rank", Tr, ShortPieces, PeerMemory<>) {
+  moves<Broadcast, Chain, Tr>(true);
+  checkPieces<Broadcast<Chain, Tr>>({40000, 8193, 70001});
+}
+
 #if !defined(__CUDACC__)
 TEST_CASE("72 ranks") {
   checkCollective<AllGather<OneExchange, PacketTransport<LL16>>>(rack);
   checkCollective<AllToAll<OneExchange, PacketTransport<LL128>>>(rack);
   checkCollective<Broadcast<Push, PeerMemory<>>>(rack);
+  checkCollective<Broadcast<Chain, PeerMemory<>>>(rack);
   checkCollective<AllGather<Push, SmallBulk>>(rack);
 }
 #endif

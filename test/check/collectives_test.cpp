@@ -64,7 +64,10 @@ TEST_CASE_TEMPLATE("push", Tr, PeerMemory<2>, SmallBulk) {
 }
 
 using ShortStagePieces = StagePieces<2, 128>;
-TEST_CASE("from rank to rank") { explored<Reduce<Chain, ShortStagePieces, Sum>, BFloat16>(); }
+TEST_CASE("from rank to rank") {
+  explored<Broadcast<Chain, ShortPieces>>();
+  explored<Reduce<Chain, ShortStagePieces, Sum>, BFloat16>();
+}
 
 using ShortRing = StagePieces<2, 128>;
 TEST_CASE("around the ring") { explored<AllReduce<Ring, ShortRing, Sum>, BFloat16>(); }

@@ -83,6 +83,7 @@ TEST_CASE("a call without bytes takes its latencies") {
   CHECK(at(Collective::gather, "copy_engine") == doctest::Approx(64 + 32));
   CHECK(at(Collective::broadcast, "copy_engine") == doctest::Approx(64 + (1 + 2 * 2) * 32));
   CHECK(at(Collective::reduce, "copy_engine") == doctest::Approx(64 + 3 * 32 + 128));
+  CHECK(at(Collective::broadcast, "chain") == doctest::Approx(1 + 4 * 4));
   CHECK(at(Collective::reduce, "chain") == doctest::Approx(1 + 4 * 4 + 4));
 }
 
@@ -120,6 +121,7 @@ TEST_CASE("very large messages take the time of their bytes on the links") {
   CHECK(rate(Collective::gather, "copy_engine", whole * 3 / 4) == doctest::Approx(200e9).epsilon(1e-3));
   CHECK(rate(Collective::broadcast, "push", whole) == doctest::Approx(50e9).epsilon(1e-3));
   CHECK(rate(Collective::gather, "push", whole * 3 / 4) == doctest::Approx(stores).epsilon(1e-3));
+  CHECK(rate(Collective::broadcast, "chain", whole) == doctest::Approx(stores).epsilon(1e-3));
   CHECK(rate(Collective::reduce, "chain", whole) == doctest::Approx(stores).epsilon(1e-3));
   // Through the workspace they cannot be faster than that.
   CHECK(rate(Collective::allGather, "ll16", whole * 3 / 4) < stores / 2);

@@ -59,7 +59,9 @@ static_assert(needsInWindow<ReduceScatter<Pull, Direct, Sum>> &&
 static_assert(needsInWindow<Reduce<Pull, Direct, Sum>> && !needsInWindow<Reduce<OneExchange, Staged, Sum>>);
 static_assert(needsOutWindow<Reduce<Pull, Direct, Sum>> && !needsOutWindow<Reduce<OneExchange, Staged, Sum>>);
 static_assert(needsOutWindow<Reduce<TwoShotPush, Staged, Sum>> && !needsInWindow<Reduce<TwoShotPush, Staged, Sum>>);
+static_assert(needsOutWindow<Broadcast<Chain, Direct>> && !needsInWindow<Broadcast<Chain, Direct>>);
 static_assert(!needsOutWindow<Reduce<Chain, StagePieces<>, Sum>> && !needsInWindow<Reduce<Chain, StagePieces<>, Sum>>);
+static_assert(shapeFor<Chain, Direct>(std::uint64_t{1} << 30, 288).blocks == 132);
 static_assert(shapeFor<Chain, StagePieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
 static_assert(isRankOrder<OneShot>() && isRankOrder<TwoShotPush>() && isRankOrder<Pull>());
 static_assert(!isRankOrder<Chain>() && !isRankOrder<Ring>() && !isRankOrder<Switch>());

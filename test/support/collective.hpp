@@ -30,6 +30,11 @@ struct CollectiveCase {
   std::uint64_t seed = 1;
 };
 
+// Pieces so short that small messages go in several.
+struct ShortPieces : PeerMemory<4> {
+  static constexpr unsigned piece = 128;
+};
+
 // What a collective makes of the inputs: how many parts of `count` elements its buffers have, and what a rank's output
 // is. A rank that is given nothing (or that gives nothing) has an empty vector.
 template <class T>

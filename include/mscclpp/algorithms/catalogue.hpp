@@ -11,7 +11,7 @@
 //   push push_bulk        straight into the peers' outputs, which are symmetric, by stores or bulk copies
 //   pull pull_wide        straight from the peers' inputs, which are symmetric
 //   twoshot_push(_wide), push (of a reduce)   contributions through the stage, results straight into symmetric outputs
-//   chain                 from rank to rank in pieces, through the stage
+//   chain                 from rank to rank in pieces: broadcast into symmetric outputs, reduce through the stage
 //   nvls_packet           packets that the switch hands to all
 //   nvls nvls_zero_copy   the switch reads and writes symmetric buffers
 //   nvls_warp_pipeline nvls_block_pipeline   the switch reduces in the workspaces, while other threads copy
@@ -59,7 +59,7 @@ using AllCompositions = CompositionList<
     Composition<"push_bulk", Push, BulkMemory<>, Moves>, Composition<"pull", Pull, PeerMemory<1>, AllReductions>,
     Composition<"pull_wide", Pull, PeerMemory<2>, AllReductions>,
     Composition<"push", TwoShotPush, MemoryTransport<8>, For<reduce>>,
-    Composition<"chain", Chain, StagePieces<>, For<reduce>>,
+    Composition<"chain", Chain, PeerMemory<4>, For<broadcast>>, Composition<"chain", Chain, StagePieces<>, For<reduce>>,
     // Through the switch, for devices that have one. All-to-all and the like send nobody the same.
     Composition<"nvls_packet", OneShot, SwitchPackets<LL8>, ToAll>,
     Composition<"nvls_zero_copy", Switch, SwitchMemory<4>, ToAll>,

@@ -17,10 +17,12 @@
 //
 // With Switch the root stores once for all, and reductions are the switch's work. The others let no link carry more
 // than the message once. Broadcast: with Push every rank but the root reads its share of the root's input and stores it
-// to all. Reduce: every rank but the root reduces a share and stores it to the root; with Pull it reads the others'
-// inputs, with TwoShotPush they store theirs into its workspace, and `in` needs no symmetric memory; with Chain sums go
-// from rank to rank to the root, in this order and rounded on each link, and neither buffer needs any.
+// to all; with Chain the message goes from rank to rank in pieces, and `in` needs no symmetric memory. Reduce: every
+// rank but the root reduces a share and stores it to the root; with Pull it reads the others' inputs, with TwoShotPush
+// they store theirs into its workspace, and `in` needs no symmetric memory; with Chain sums go from rank to rank to the
+// root, in this order and rounded on each link, and neither buffer needs any.
 //
+//   Broadcast<Chain, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
 //   Reduce<Chain, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, out, root);
 //   Reduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
 #pragma once
@@ -58,6 +60,18 @@ class Broadcast : public Composed<Collective::broadcast, Schedule, Tr> {
     requireAligned(team_, viewOf(in).data, out.data);
     Schedule::template moveParts<Tr, Ranks>(team_, blocks,
                                             BroadcastPlan<SourceFor<T, In>>{sourceOf<T>(in), out, team_.rank, root});
+  }
+
+  template <BlockSet B, class In, class T>
+  requires DirectTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, View<In> in, SymmetricView<T> const& out,
+                                                              int root) const {
+    static_assert(std::same_as<std::remove_const_t<In>, T>, "Broadcast: input and output have the same element type");
+    requireTeamSize(team_, Ranks);
+    requireRoot(team_, root);
+    out.check(team_.watch, team_.size);
+    requireSameCount(team_, in.count, out.count());
+    requireAligned<T>(team_, in.data, out.at(team_.rank));
+    Schedule::template broadcast<Tr>(team_, blocks, View<T const>{in.data, in.count}, out, root);
   }
 
   template <BlockSet B, class T>

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reduce from rank to rank, in pieces, while the rest is still on its way. Every link carries the message once; the
-// time until the last rank has its first piece grows with the team. Called through Reduce<Chain, StagePieces<>, Op>.
+// From rank to rank, in pieces, while the rest is still on its way. Every link carries the message once; the time until
+// the last rank has its first piece grows with the team. Called through Broadcast<Chain, PeerMemory<>> and
+// Reduce<Chain, StagePieces<>, Op>.
 //
-// From the root's successor to the root, each rank adds its own part to what has come into its stage and stores that
-// into the next rank's, so sums are rounded to the element type on each link; neither buffer needs symmetric memory.
+// Broadcast: each rank stores what has come into its own output into the next rank's. Reduce: from the root's successor
+// to the root, each rank adds its own part to what has come into its stage and stores that into the next rank's, so
+// sums are rounded to the element type on each link; neither buffer needs symmetric memory.
 //
 // Block b moves pieces b, b + blocks, ... on every rank, so it waits for block b of its neighbour only, and each of its
-// pieces is a round: the epochs of the call's pieces follow each other, and a signal tells how many have come, another
-// that a slot of the stage is free again. All ranks meet at the begin, when everybody's stage is free, and at the end,
-// since neighbours' neighbours may still read their stages, which the next collective writes.
+// pieces is a round: the epochs of the call's pieces follow each other, and a signal tells how many have come. All
+// ranks meet at the begin, when everybody's output and stage are free. Broadcast has no meeting at the end: a rank
+// returns when its last piece has come and gone on. Reduce has one, since its neighbours' neighbours may still read
+// their stages, which the next collective writes. Costs the meetings and a signal for each piece, and with Reduce
+// another one, which tells that a slot of the stage is free again.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +21,13 @@
 #include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/reduction.hpp"
+#include "mscclpp/algorithms/transport/peer_memory.hpp"
 #include "mscclpp/algorithms/transport/stage_pieces.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/barrier.hpp"
+#include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/epoch.hpp"
+#include "mscclpp/device/symmetric_view.hpp"
 #include "mscclpp/device/view.hpp"
 
 namespace mscclpp {
@@ -39,11 +46,51 @@ inline namespace MSCCLPP_BACKEND {
 struct Chain {
   static constexpr bool rankOrder = false;   // it depends on the root, and sums are rounded on each link
   static constexpr bool fixedRanks = false;  // a rank has one successor, however many there are
+  static constexpr Windows windows(Collective collective) { return {.out = collective == Collective::broadcast}; }
   static constexpr Movement movement(Volume const& of) {
-    // It loads the stage as well as the input, and all meet once more.
-    return {.traffic = {.part = of.bytes, .sent = of.bytes, .stored = of.bytes, .local = of.bytes},
+    // Reduce loads the stage as well as the input, and all meet once more.
+    bool const reduces = traitsOf(of.collective).reduces;
+    return {.traffic = {.part = of.bytes, .sent = of.bytes, .stored = of.bytes, .local = reduces ? of.bytes : 0},
             .pace = Pace::chain,
-            .barriers = 1};
+            .barriers = reduces ? 1 : 0};
+  }
+
+  // The root's `in` becomes everybody's `out`; the others' is not touched.
+  template <DirectTransport Tr, BlockSet B, class T>
+  MSCCLPP_DEVICE static void broadcast(DeviceTeam const& team, B const& blocks, View<T const> const& in,
+                                       SymmetricView<T> const& out, int root) {
+    static_assert(longestPiece<Tr> != 0 && longestPiece<Tr> % 128 == 0);
+    if (out.count() == 0) return;
+    Pieces const pieces(out.own().bytes(), blocks, team.size, longestPiece<Tr>);
+    auto const first = readEpoch(team, blocks) + 1;
+    publishPhase(team, blocks, 0, first);
+    commitEpoch(team, blocks, first + pieces.count() - 1);
+    awaitPhase(team, blocks, 0, first);
+
+    int const place = (team.rank - root + team.size) % team.size;
+    bool const receives = place != 0;
+    bool const sends = place != team.size - 1;
+    int const next = team.peerAt(1, team.size);
+    int const previous = team.peerAt(team.size - 1, team.size);
+    auto const group = blocks.block();
+    auto* const own = reinterpret_cast<std::byte*>(out.at(team.rank));
+    auto* const theirs = reinterpret_cast<std::byte*>(out.at(next));
+    auto const* const from = receives ? own : reinterpret_cast<std::byte const*>(in.data);
+    for (std::uint64_t piece = 0; piece < pieces.count(); ++piece) {
+      auto const at = pieces.first(piece);
+      auto const bytes = pieces.bytes(piece);
+      if (receives) awaitPiece(team, blocks, previous, first + piece);
+      if (sends) {
+        copy(group, theirs + at, from + at, bytes);
+        group.sync();
+        if (group.rank() == 0) {
+          store<Order::release, Scope::system>(team.signal(next, pieceCame, blocks.blockRank(), team.rank),
+                                               first + piece);
+        }
+      }
+      // Behind the signal: nobody waits for it.
+      if (!receives && own != from) copy(group, own + at, from + at, bytes);
+    }
   }
 
   // Rows of a half of the stage, for Reduce.
@@ -141,6 +188,12 @@ struct Chain {
     std::uint32_t blocks_;
     std::uint32_t block_;
   };
+
+  template <BlockSet B>
+  MSCCLPP_DEVICE static void awaitPiece(DeviceTeam const& team, B const& blocks, int previous, std::uint64_t epoch) {
+    if (blocks.block().rank() == 0) awaitSignal(team, pieceCame, blocks.blockRank(), previous, epoch);
+    blocks.block().sync();
+  }
 };
 
 }  // namespace MSCCLPP_BACKEND
