@@ -7,11 +7,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "host/cuda/multicast_driver.hpp"
 #include "mscclpp/host/error.hpp"
@@ -29,6 +33,7 @@ class FakeRuntime final : public Runtime {
     bool exportable = true;
     int splitLines = -1;  // device to which 128-byte lines do not arrive whole
     bool streamsBusy = false;
+    bool lateCopies = false;       // those of a stream are made when somebody waits for it
     bool driverMulticast = false;  // multicast memory as on GPUs, by the CUDA driver
   };
   Wishes wishes;
@@ -121,15 +126,37 @@ class FakeRuntime final : public Runtime {
   }
 
   void copy(void* dst, void const* src, std::size_t bytes) override { std::memcpy(dst, src, bytes); }
-  void copyAsync(void* dst, void const* src, std::size_t bytes, void*) override { std::memcpy(dst, src, bytes); }
+  void copyAsync(void* dst, void const* src, std::size_t bytes, void* stream) override {
+    if (!wishes.lateCopies) {
+      std::memcpy(dst, src, bytes);
+      return;
+    }
+    std::lock_guard const lock(mutex_);
+    copies_.emplace_back(stream, [=] { std::memcpy(dst, src, bytes); });
+  }
+  std::size_t copiesUnderWay() const {
+    std::lock_guard const lock(mutex_);
+    return copies_.size();
+  }
   void fill(void* dst, int value, std::size_t bytes) override { std::memset(dst, value, bytes); }
 
   void* createStream(int) override { return new int(0); }
   void destroyStream(void* stream) noexcept override { delete static_cast<int*>(stream); }
   void synchronize(void* stream, std::chrono::nanoseconds) override {
+    {
+      std::lock_guard const lock(mutex_);
+      std::erase_if(copies_, [stream](auto const& copy) {
+        if (copy.first == stream) copy.second();
+        return copy.first == stream;
+      });
+    }
     if (!idle(stream)) throw Error(ErrorCode::timeout, "fake stream is busy");
   }
-  bool idle(void*) override { return !wishes.streamsBusy; }
+  bool idle(void* stream) override {
+    std::lock_guard const lock(mutex_);
+    return !wishes.streamsBusy &&
+           std::none_of(copies_.begin(), copies_.end(), [stream](auto const& copy) { return copy.first == stream; });
+  }
   bool synchronizeDevice(int) override { return !wishes.streamsBusy; }
   bool capturing(void*) override { return false; }
   void orderAfter(int, void*, void*) override {}
@@ -160,6 +187,7 @@ class FakeRuntime final : public Runtime {
 
   mutable std::mutex mutex_;
   std::map<std::byte*, Block> blocks_;
+  std::vector<std::pair<void*, std::function<void()>>> copies_;  // under way, and their streams
 };
 
 }  // namespace mscclpp::test

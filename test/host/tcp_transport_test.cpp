@@ -53,6 +53,37 @@ TEST_CASE("Memory that only the device can use goes through staging") {
   exchangeManyAtOnce(pairOf(options), 2000, 3u << 20, 5);
 }
 
+TEST_CASE("Once a registration has ended, nothing is copied into the memory any more") {
+  auto& machine = FakeRuntime::instance();
+  machine.wishes.lateCopies = true;
+  constexpr std::size_t bytes = 8 * StagingSlots::slotBytes;
+  auto receives = loopback();
+  receives.stageAll = true;
+  {
+    Pair const pair(makeTcpTransport(loopback()), makeTcpTransport(receives));
+    auto const loose = std::make_shared<LooseContext>(pair.contexts[1]);
+    Plot const source(0, pair.contexts[0], bytes);
+    Plot const target(1, loose, bytes);
+    fillRandom(source.bytes(), 3);
+    pair.connections[0]->write(target.sent(), 0, source.memory(), 0, bytes);
+    auto const end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (machine.copiesUnderWay() < StagingSlots::count && std::chrono::steady_clock::now() < end) {
+      pair.connections[0]->progress();
+    }
+    REQUIRE(machine.copiesUnderWay() == StagingSlots::count);
+    loose->end();
+    CHECK(machine.copiesUnderWay() == 0);
+    constexpr auto came = StagingSlots::count * StagingSlots::slotBytes;
+    CHECK(std::memcmp(target.bytes().data(), source.bytes().data(), came) == 0);
+    std::fill(target.bytes().begin(), target.bytes().end(), std::byte{0xee});
+    auto const error = errorOfProgress(pair, 0);
+    CHECK_MESSAGE(mentions(error, "not registered there"), textOf(error));
+    CHECK(std::all_of(target.bytes().begin(), target.bytes().end(), [](auto each) { return each == std::byte{0xee}; }));
+    CHECK(machine.copiesUnderWay() == 0);
+  }
+  machine.wishes.lateCopies = false;
+}
+
 TEST_CASE("Ranks may use different numbers of sockets") {
   auto one = loopback();
   auto four = loopback();
@@ -370,4 +401,31 @@ TEST_CASE("Memory that goes while a frame comes in is not written any more") {
   CHECK(bench.lanes[0].refusal() == TcpRefusal::unknownMemory);
   CHECK(bench.memory[31] == std::byte{1});
   CHECK(bench.memory[32] == std::byte{0});
+}
+
+TEST_CASE("Memory that goes while a frame waits for staging is not written any more") {
+  auto& machine = FakeRuntime::instance();
+  machine.wishes.lateCopies = true;
+  {
+    Bench bench;
+    bench.memories.at(7).staged = true;
+    std::vector<std::byte> stream;
+    for (std::uint64_t i = 0; i <= StagingSlots::count; ++i) {
+      auto const frame = frameOf(TcpFrameKind::write, i * 8, 8);
+      auto const header = bytesOf(frame);
+      stream.insert(stream.end(), header.begin(), header.end());
+      stream.insert(stream.end(), 8, std::byte{1});
+    }
+    bench.feed(0, stream);
+    REQUIRE(machine.copiesUnderWay() == StagingSlots::count);
+    bench.memories.clear();
+    bench.lanes[0].withdraw(7, Deadline(std::chrono::seconds(1)));
+    CHECK(machine.copiesUnderWay() == 0);
+    CHECK(bench.lanes[0].rooms().empty());
+    CHECK(bench.lanes[0].refusal() == TcpRefusal::unknownMemory);
+    CHECK(machine.copiesUnderWay() == 0);
+    CHECK(bench.memory[StagingSlots::count * 8 - 1] == std::byte{1});
+    CHECK(bench.memory[StagingSlots::count * 8] == std::byte{0});
+  }
+  machine.wishes.lateCopies = false;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "host/transport/staging.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -20,15 +21,20 @@ StagingSlots::StagingSlots(Device device) : machine_(device.runtime()), slots_(c
 }
 
 StagingSlots::~StagingSlots() {
+  Deadline const deadline(copyLimit);
   for (auto const& slot : slots_) {
-    try {
-      machine_.synchronize(slot.stream, std::chrono::seconds(10));
-    } catch (Error const& error) {
-      log(LogLevel::error, "a copy of staged memory did not end: {}", error.what());
-    }
+    finish(slot, deadline);
     machine_.destroyStream(slot.stream);
   }
   machine_.releaseHost(memory_);
+}
+
+void StagingSlots::finish(StagingSlot const& slot, Deadline const& deadline) noexcept {
+  try {
+    machine_.synchronize(slot.stream, std::max(deadline.left(), std::chrono::nanoseconds::zero()));
+  } catch (std::exception const& error) {
+    log(LogLevel::error, "a copy of staged memory did not end: {}", error.what());
+  }
 }
 
 StagingSlot* StagingSlots::take() noexcept {

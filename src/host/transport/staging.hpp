@@ -4,11 +4,13 @@
 // slots that are copied independently: while one is on the wire, the next is filled.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "mscclpp/host/device.hpp"
 
 namespace mscclpp {
@@ -35,6 +37,7 @@ class StagingSlots {
  public:
   static constexpr std::size_t slotBytes = std::size_t{512} << 10;
   static constexpr std::size_t count = 4;
+  static constexpr std::chrono::seconds copyLimit{10};  // after which copies are given up as lost
 
   explicit StagingSlots(Device device);
   ~StagingSlots();
@@ -52,6 +55,8 @@ class StagingSlots {
     machine_.copyAsync(slot.data, from, bytes, slot.stream);
   }
   bool copied(StagingSlot const& slot) { return machine_.idle(slot.stream); }
+  // Waits for the slot's copy. One that does not end is logged.
+  void finish(StagingSlot const& slot, Deadline const& deadline) noexcept;
 
  private:
   Runtime& machine_;

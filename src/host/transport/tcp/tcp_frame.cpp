@@ -113,10 +113,6 @@ std::span<iovec const> TcpReceiver::rooms() {
     rooms_[0] = {buffer_.data() + end_, buffer_.size() - end_};
     return std::span(rooms_).first(1);
   }
-  if (!inbound_->memories_.contains(frame_.memory)) {  // withdrawn meanwhile
-    refuse(TcpRefusal::unknownMemory);
-    return {};
-  }
   auto const room = payloadRoom();
   if (room.empty() || at_ < end_) return {};
   rooms_[0] = {room.data(), room.size()};
@@ -144,6 +140,12 @@ void TcpReceiver::settle() {
   }
   if (signalWaits_ && copies_.empty()) finishSignal();
   parse();
+}
+
+void TcpReceiver::withdraw(std::uint64_t memory, Deadline const& deadline) noexcept {
+  for (auto const& copy : copies_) {
+    if (copy.memory == memory) staging_->finish(*copy.slot, deadline);
+  }
 }
 
 void TcpReceiver::parse() {
@@ -183,8 +185,7 @@ void TcpReceiver::begin() {
     case TcpFrameKind::write: {
       auto const found = inbound_->memories_.find(frame_.memory);
       if (found == inbound_->memories_.end()) return refuse(TcpRefusal::unknownMemory);
-      target_ = found->second;
-      if (!target_.holds(frame_.offset, frame_.bytes)) return refuse(TcpRefusal::outOfRange);
+      if (!found->second.holds(frame_.offset, frame_.bytes)) return refuse(TcpRefusal::outOfRange);
       done_ = 0;
       left_ = frame_.bytes;
       if (left_ == 0) finishFrame();
@@ -195,6 +196,12 @@ void TcpReceiver::begin() {
 }
 
 std::span<std::byte> TcpReceiver::payloadRoom() {
+  auto const found = inbound_->memories_.find(frame_.memory);
+  if (found == inbound_->memories_.end()) {
+    refuse(TcpRefusal::unknownMemory);
+    return {};
+  }
+  target_ = found->second;
   if (!target_.staged) return {target_.data + frame_.offset + done_, left_};
   if (!staging_) staging_ = std::make_unique<StagingSlots>(target_.device);
   if (slot_ == nullptr) {
@@ -213,7 +220,7 @@ void TcpReceiver::tookPayload(std::size_t bytes) {
     slotFilled_ += bytes;
     if (left_ == 0 || slotFilled_ == StagingSlots::slotBytes) {
       staging_->copyOut(*slot_, target_.data + frame_.offset + done_ - slotFilled_, slotFilled_);
-      copies_.push_back({slot_, begun_});
+      copies_.push_back({slot_, frame_.memory, begun_});
       slot_ = nullptr;
     }
   }

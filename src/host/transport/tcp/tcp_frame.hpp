@@ -118,6 +118,8 @@ class TcpReceiver {
   void advance(std::size_t bytes);
   // Moves on what waits for copies.
   void settle();
+  // The memory is no longer among those of the inbound side: on return nothing is copied into it any more.
+  void withdraw(std::uint64_t memory, Deadline const& deadline) noexcept;
   // Whether settle() has something to do later.
   bool copying() const noexcept { return !copies_.empty(); }
 
@@ -131,12 +133,14 @@ class TcpReceiver {
  private:
   struct Copy {
     StagingSlot* slot;
+    std::uint64_t memory;
     std::uint64_t frames;  // done when it is
   };
 
   void parse();  // takes from the buffer what it holds, as far as there is room
   void begin();  // frame_ is new
-  // Room for payload, at most all of it; empty while staging is full.
+  // Room for payload, at most all of it; empty while staging is full. The memory is looked up each time, since it may
+  // go while a frame comes in: then the frame is refused, and there is no room.
   std::span<std::byte> payloadRoom();
   void tookPayload(std::size_t bytes);
   void finishFrame();
@@ -150,7 +154,7 @@ class TcpReceiver {
   std::size_t at_ = 0;                    // first byte of the buffer that is not taken
   std::size_t end_ = 0;                   // after the last
   TcpFrame frame_{};
-  OpenMemory target_;
+  OpenMemory target_;       // of the room that was given last
   std::uint64_t done_ = 0;  // bytes of the frame that came
   std::uint64_t left_ = 0;  // and that are to come
   std::unique_ptr<StagingSlots> staging_;

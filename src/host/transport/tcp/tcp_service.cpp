@@ -150,6 +150,8 @@ void TcpService::removeMemory(std::uint64_t id) noexcept {
   if (!process_) return;
   Turn const turn(*this);
   memories_.erase(id);
+  Deadline const deadline(StagingSlots::copyLimit);
+  for (auto const& [source, lane] : lanes_) lane->receiver.withdraw(id, deadline);
 }
 
 TcpAddress TcpService::addEndpoint(int rank, std::shared_ptr<TcpLink> link) {
