@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ class FakeRuntime final : public Runtime {
   struct Wishes {
     std::size_t largestAllocation = std::size_t{1} << 30;
     bool exportable = true;
+    bool ipc = false;     // memory is shared by handles, each of which can be opened once
     int splitLines = -1;  // device to which 128-byte lines do not arrive whole
     bool streamsBusy = false;
     bool lateCopies = false;       // those of a stream are made when somebody waits for it
@@ -38,6 +40,7 @@ class FakeRuntime final : public Runtime {
   };
   Wishes wishes;
   std::atomic<int> peersEnabled{0};
+  std::atomic<bool> handleOpen{false};
 
   // Registers the machine at the first call in this process.
   static FakeRuntime& instance() {
@@ -104,17 +107,27 @@ class FakeRuntime final : public Runtime {
     throw Error(ErrorCode::invalidUsage, "not memory of a fake device");
   }
 
-  std::optional<IpcHandle> exportIpc(Allocation const&) override { return {}; }
+  std::optional<IpcHandle> exportIpc(Allocation const&) override {
+    return wishes.ipc ? std::optional<IpcHandle>(IpcHandle{}) : std::nullopt;
+  }
   std::optional<int> exportDescriptor(Allocation const& allocation) override {
     if (!wishes.exportable) return {};
     std::lock_guard const lock(mutex_);
     return ::dup(blocks_.at(static_cast<std::byte*>(allocation.base)).file);
   }
-  void* importIpc(int, IpcHandle const&) override { throw Error(ErrorCode::unsupported, "no IPC here"); }
+  void* importIpc(int device, IpcHandle const&) override {
+    if (!wishes.ipc) throw Error(ErrorCode::unsupported, "no IPC here");
+    if (handleOpen.exchange(true)) throw Error(ErrorCode::deviceError, "the handle is open already");
+    return map(device, -1, 4096);
+  }
   void* importDescriptor(int device, int descriptor, std::size_t bytes) override {
     return map(device, ::dup(descriptor), bytes);
   }
-  void releaseImport(void* base) noexcept override { unmap(base); }
+  void releaseImport(void* base) noexcept override {
+    std::this_thread::yield();
+    unmap(base);
+    handleOpen = false;
+  }
   void enablePeer(int, Allocation const&) override { ++peersEnabled; }
   bool linesArriveWhole(int, int peer) const override { return peer != wishes.splitLines; }
 

@@ -88,6 +88,32 @@ TEST_CASE("another process maps the same memory, with its offset, and later find
   CHECK(texts[1] == "");
 }
 
+// A handle is closed by the last that has it, while others ask for it anew.
+TEST_CASE("a handle of another process is opened once at a time") {
+  fake(0);
+  Pipe toReader;
+  Pipe toOwner;
+  auto const texts = runProcesses(2, [&](int rank) -> std::string {
+    FakeRuntime::instance().wishes.ipc = true;
+    FakeRuntime::instance().wishes.exportable = false;
+    if (rank == 0) {
+      GpuBuffer<int> const buffer(fake(1), 64);
+      auto const memory = RegisteredMemory::own(0, fake(1), buffer.data(), 64);
+      toReader.put(memory.serialize());
+      toOwner.get(1);
+      return "";
+    }
+    auto const record = toReader.get(192);
+    auto const errors = runThreads(4, [&](int) {
+      for (int i = 0; i < 2000; ++i) (void)RegisteredMemory::deserialize(record, fake(0));
+    });
+    toOwner.put({std::byte{1}});
+    return allErrors(errors) + (FakeRuntime::instance().handleOpen ? "the handle was left open" : "");
+  });
+  CHECK(texts[0] == "");
+  CHECK(texts[1] == "");
+}
+
 TEST_CASE("memory of a process that has ended") {
   fake(0);
   Pipe pipe;

@@ -11,6 +11,7 @@
 #include "base/format.hpp"
 #include "base/keyed_hash.hpp"
 #include "host/memory/descriptor_server.hpp"
+#include "host/memory/import.hpp"
 #include "host/net/host_identity.hpp"
 #include "host/net/socket.hpp"
 #include "host/transport/transport.hpp"
@@ -56,32 +57,6 @@ std::uint64_t checkOf(std::span<std::byte const> all) {
   std::vector<std::byte> text(all.begin(), all.begin() + at);
   text.insert(text.end(), all.begin() + at + sizeof(MemoryRecord::check), all.end());
   return keyedHash(Key128{}, text);
-}
-
-// A peer's allocation, as mapped here.
-struct Import {
-  Runtime& machine;
-  void* base;
-
-  Import(Runtime& from, void* address) : machine(from), base(address) {}
-  Import(Import const&) = delete;
-  Import& operator=(Import const&) = delete;
-  ~Import() { machine.releaseImport(base); }
-};
-
-// A runtime may refuse to open one handle twice, so all memory of one allocation shares its mapping.
-std::shared_ptr<Import> importIpcOnce(Runtime& machine, int device, IpcHandle const& handle) {
-  static std::mutex mutex;
-  static std::map<std::pair<int, IpcHandle>, std::weak_ptr<Import>> imports;
-  std::lock_guard const lock(mutex);
-  std::erase_if(imports, [](auto const& entry) { return entry.second.expired(); });
-  auto& known = imports[{device, handle}];
-  auto import = known.lock();
-  if (!import) {
-    import = std::make_shared<Import>(machine, machine.importIpc(device, handle));
-    known = import;
-  }
-  return import;
 }
 
 }  // namespace
@@ -378,23 +353,22 @@ RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes,
     impl->source = original;
     return RegisteredMemory(std::move(impl));
   }
-  std::shared_ptr<Import> import;
+  Import import;
   if (record.hasDescriptor != 0) {
     FileHandle const file =
         fetchDescriptor(record.process, record.descriptor,
                         fmt::format("memory of rank {} ({} bytes)", record.rank, record.bytes), environment().timeout);
-    import =
-        std::make_shared<Import>(machine, machine.importDescriptor(device.ordinal, file.get(), record.allocationBytes));
+    import = importDescriptor(machine, device.ordinal, file.get(), record.allocationBytes);
     impl->reach = MemoryReach::descriptor;
   } else if (record.hasIpc != 0) {
-    import = importIpcOnce(machine, device.ordinal, record.ipc);
+    import = IpcImports::instance().open(machine, device.ordinal, record.ipc);
     impl->reach = MemoryReach::ipc;
   } else {
     fail(ErrorCode::invalidUsage, "memory of rank {} was serialised for its own process only, by serialize(false)",
          record.rank);
   }
   if (otherNode) impl->reach = MemoryReach::otherHost;
-  impl->data = static_cast<std::byte*>(import->base) + record.offset;
+  impl->data = static_cast<std::byte*>(import.get()) + record.offset;
   impl->source = std::move(import);
   return RegisteredMemory(std::move(impl));
 }
