@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a step of a proxy costs, counted; test/host/CMakeLists.txt has the linker lead every lock through here.
+// What a step of a proxy costs, counted; test/host/CMakeLists.txt has the linker lead every lock through here. And whom
+// a proxy that has failed tells of it, and when.
 #include <doctest/doctest.h>
 #include <pthread.h>
+
+#include <chrono>
 
 #include "host/fake_runtime.hpp"
 #include "host/ranks.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
+#include "mscclpp/host/connection.hpp"
 #include "mscclpp/host/port_channel.hpp"
 
 using namespace mscclpp;
@@ -59,6 +63,72 @@ TEST_CASE("An idle step of a proxy takes no lock for its channels and connection
       CHECK(full <= 1);
       CHECK(full == empty);
       communicator.bootstrap()->barrier();
+    }
+    communicator.bootstrap()->barrier();
+  });
+  CHECK_MESSAGE(allErrors(errors).empty(), allErrors(errors));
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// To a peer that has stopped, that answers, or to one whose failure is noticed once `broken`.
+class ScriptedConnection final : public Connection {
+ public:
+  enum class Peer { stopped, answering, failing };
+
+  ScriptedConnection(int peer, Peer kind) : peer_(peer), kind_(kind) {}
+
+  Transport transport() const noexcept override { return Transport::tcp; }
+  int peer() const noexcept override { return peer_; }
+  void write(RegisteredMemory const&, std::uint64_t, RegisteredMemory const&, std::uint64_t, std::uint64_t) override {
+    ++posted_;
+  }
+  void signal(RegisteredMemory const&, std::uint64_t, std::uint64_t) override { ++posted_; }
+  std::uint64_t posted() const noexcept override { return posted_; }
+  std::uint64_t progress() override {
+    if (broken && kind_ == Peer::failing) throw Error(ErrorCode::remoteError, "its process has ended");
+    if (kind_ != Peer::answering) return 0;
+    if (posted_ != 0 && news == Clock::time_point()) news = Clock::now();
+    return posted_;
+  }
+  void abandon(RegisteredMemory const&, std::uint64_t) noexcept override { ++posted_; }
+
+  bool broken = false;
+  Clock::time_point news{};  // when what was posted first reached the peer
+
+ private:
+  int const peer_;
+  Peer const kind_;
+  std::uint64_t posted_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("Peers that have stopped keep the news of a failure from nobody") {
+  using Peer = ScriptedConnection::Peer;
+  FakeRuntime::instance();
+  auto const world = LocalBootstrap::create(2, std::chrono::seconds(20));
+  auto const errors = runThreads(2, [&](int rank) {
+    Communicator communicator(world[static_cast<std::size_t>(rank)], {DeviceKind::sim, rank});
+    auto const scripted = [&](Peer kind) { return std::make_shared<ScriptedConnection>(1 - rank, kind); };
+    {
+      ProxyService service(communicator);
+      for (int i = 0; i < 16; ++i) service.buildAndAddSemaphore(scripted(Peer::stopped));
+      auto const failing = scripted(Peer::failing);
+      service.buildAndAddSemaphore(failing);
+      auto const answering = scripted(Peer::answering);
+      service.buildAndAddSemaphore(answering);
+      service.progress();
+      failing->broken = true;
+      auto const begin = Clock::now();
+      service.progress();
+      CHECK(Clock::now() - begin < std::chrono::seconds(2));  // where each is waited for, it takes 8
+      CHECK(answering->news - begin < std::chrono::milliseconds(250));
+      CHECK(answering->news > begin);
+      auto const told = errorOf([&] { communicator.checkReports(); });
+      CHECK_MESSAGE(mentions(told, "transfers to rank " + std::to_string(1 - rank)), textOf(told));
     }
     communicator.bootstrap()->barrier();
   });

@@ -19,7 +19,7 @@
 namespace mscclpp {
 namespace {
 
-constexpr std::chrono::milliseconds abandonTime{500};  // to tell each peer of a failure
+constexpr std::chrono::milliseconds abandonTime{500};  // to tell the peers of a failure
 
 struct Flush {
   std::uint64_t posts;     // of the connection that must be complete
@@ -165,19 +165,26 @@ struct ProxyService::Impl {
     return false;
   }
 
-  // Whoever waits for this rank on a channel of the proxy waits for nothing.
+  // Whoever waits for this rank on a channel of the proxy waits for nothing. All are told before any is waited for, so
+  // that a peer which has stopped keeps the news from nobody.
   void abandon(std::size_t proxy) noexcept {
+    std::vector<Connection*> telling;
     for (auto const& channel : channels.all()) {
-      if (channel->link.proxy != proxy) continue;
-      channel->semaphore.abandon();
-      auto& connection = *channel->link.connection;
-      try {
-        Deadline const deadline(abandonTime);
-        while (connection.progress() != connection.posted() && !deadline.expired()) {
+      if (channel->link.proxy == proxy) channel->semaphore.abandon();
+    }
+    for (auto const& link : links.all()) {
+      if (link->proxy == proxy) telling.push_back(link->connection.get());
+    }
+    Deadline const deadline(abandonTime);
+    while (!telling.empty() && !deadline.expired()) {
+      std::erase_if(telling, [this](Connection* connection) {
+        try {
+          return connection->progress() == connection->posted();
+        } catch (std::exception const& error) {
+          log(LogLevel::debug, "rank {}: {}", rank(), error.what());
+          return true;
         }
-      } catch (std::exception const& error) {
-        log(LogLevel::debug, "rank {}: {}", rank(), error.what());
-      }
+      });
     }
   }
 
