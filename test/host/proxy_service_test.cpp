@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <chrono>
 
 #include "host/fake_runtime.hpp"
@@ -12,6 +13,7 @@
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/connection.hpp"
 #include "mscclpp/host/port_channel.hpp"
+#include "mscclpp/host/proxy.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -133,4 +135,33 @@ TEST_CASE("Peers that have stopped keep the news of a failure from nobody") {
     communicator.bootstrap()->barrier();
   });
   CHECK_MESSAGE(allErrors(errors).empty(), allErrors(errors));
+}
+
+TEST_CASE("Whatever a handler throws ends the proxy with an error of the communicator") {
+  FakeRuntime::instance();
+  auto const world = LocalBootstrap::create(1, std::chrono::seconds(20));
+  for (bool const thread : {false, true}) {
+    Communicator communicator(world[0], {DeviceKind::sim, 0});
+    std::atomic<int> ended{0};
+    Proxy proxy(communicator, [](layout::Trigger const&, std::uint64_t) { return ProxyAction::goOn; }, {},
+                {.step = []() -> bool { throw 7; }, .failed = [&] { ++ended; }});
+    if (thread) {
+      proxy.start();
+      proxy.stop();
+    } else {
+      proxy.progress();
+    }
+    CHECK(ended == 1);
+    auto const error = errorOf([&] { communicator.checkReports(); });
+    REQUIRE(error);
+    CHECK(error->code() == ErrorCode::internalError);
+    CHECK_MESSAGE(mentions(error, "its handler threw: something that is no std::exception"), textOf(error));
+  }
+  // Nor does what is thrown when it is told of the failure leave its thread.
+  Communicator communicator(world[0], {DeviceKind::sim, 0});
+  Proxy proxy(communicator, [](layout::Trigger const&, std::uint64_t) { return ProxyAction::goOn; }, {},
+              {.step = []() -> bool { throw 7; }, .failed = [] { throw 8; }});
+  proxy.start();
+  proxy.stop();
+  CHECK(errorOf([&] { communicator.checkReports(); }));
 }

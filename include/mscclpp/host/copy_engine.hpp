@@ -22,6 +22,9 @@ class CopyEngine {
   virtual std::uint64_t progress() = 0;
 };
 
+// What a machine throws through a thread of its own that shall end. No error: who catches everything throws it on.
+struct HostThreadEnds {};
+
 // A thread of the host that works beside everything else. It must have been told to end before this is destroyed.
 class HostThread {
  public:

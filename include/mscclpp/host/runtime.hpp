@@ -145,7 +145,7 @@ class Runtime {
 
   // For proxies. A machine that has no copy engines throws unsupported.
   virtual std::unique_ptr<CopyEngine> createCopyEngine(int device);
-  // Runs `main`, which throws nothing, on a thread of its own, on behalf of `device`.
+  // Runs `main`, which throws nothing but HostThreadEnds, on a thread of its own, on behalf of `device`.
   virtual std::unique_ptr<HostThread> startThread(int device, std::string name, std::function<void()> main);
   // Which of several hosts the device belongs to, as far as this machine makes hosts of its own; kernels reach no
   // memory of another.

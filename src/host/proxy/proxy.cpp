@@ -14,6 +14,21 @@
 
 namespace mscclpp {
 
+namespace {
+
+// Of the exception that is being handled, whatever it is: handlers are code of the user.
+std::string whatWasThrown() {
+  try {
+    throw;
+  } catch (std::exception const& error) {
+    return error.what();
+  } catch (...) {
+    return "something that is no std::exception";
+  }
+}
+
+}  // namespace
+
 struct Proxy::Impl {
   std::shared_ptr<CommunicatorImpl> communicator;
   Handler handler;
@@ -56,9 +71,10 @@ struct Proxy::Impl {
   void main() {
     try {
       guarded([this] { untilStopped(); });
-      return;
-    } catch (std::exception const& error) {
-      log(LogLevel::error, "rank {}: proxy {}: {}", communicator->rank(), options.id, error.what());
+    } catch (HostThreadEnds const&) {
+      throw;
+    } catch (...) {
+      log(LogLevel::error, "rank {}: proxy {}: {}", communicator->rank(), options.id, whatWasThrown());
     }
   }
 
@@ -69,8 +85,10 @@ struct Proxy::Impl {
       return act();
     } catch (Error const& error) {
       fault(error.code(), error.what());
-    } catch (std::exception const& error) {
-      fault(ErrorCode::internalError, fmt::format("its handler threw: {}", error.what()));
+    } catch (HostThreadEnds const&) {
+      throw;
+    } catch (...) {
+      fault(ErrorCode::internalError, fmt::format("its handler threw: {}", whatWasThrown()));
     }
   }
 

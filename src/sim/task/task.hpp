@@ -12,6 +12,7 @@
 
 #include <boost/context/fiber.hpp>
 
+#include "mscclpp/host/copy_engine.hpp"
 #include "mscclpp/sim/backend/poll.hpp"
 #include "sim/memory/access.hpp"
 #include "sim/task/sanitizer.hpp"
@@ -23,7 +24,7 @@ namespace mscclpp::sim {
 struct Agent;
 
 // Thrown inside of a task that has to end. Not a std::exception, so that handlers for errors let it pass.
-struct Unwind {};
+struct Unwind : HostThreadEnds {};
 
 enum class TaskState : std::uint8_t { fresh, ready, running, polling, parked, done };
 
