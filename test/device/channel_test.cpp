@@ -247,6 +247,11 @@ TEST_CASE("a range outside the buffers is refused, with numbers") {
     auto const local = refused(0, 900, 101);
     INFO(local);
     CHECK(contains(local, "1001"));
+    // Ends that 64 bits do not hold.
+    constexpr auto most = ~std::uint64_t{0};
+    CHECK(contains(refused(most - 4, 0, 8), "a buffer of rank"));
+    CHECK(contains(refused(0, most - 4, 8), "this rank's buffer"));
+    CHECK(contains(refused(8, 8, most - 4), "a buffer of rank"));
     rank.communicator.bootstrap()->barrier();
   });
 }

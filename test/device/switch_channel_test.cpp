@@ -279,6 +279,11 @@ TEST_CASE("an index past the memory is refused with a report") {
     auto const message = messageOf([&] { rank.communicator.synchronize(rank.stream); });
     CHECK_MESSAGE(message.find("a range up to byte 80 of a switch channel's memory, which has 64") != std::string::npos,
                   message);
+    // An index whose byte 64 bits do not hold.
+    launch(rank.stream, {.blocks = 1, .threads = 1}, Beyond{}, DeviceHandle<SwitchChannel>(channel.deviceHandle()),
+           std::uint64_t{1} << 60);
+    auto const wraps = messageOf([&] { rank.communicator.synchronize(rank.stream); });
+    CHECK_MESSAGE(wraps.find("of a switch channel's memory, which has 64") != std::string::npos, wraps);
     rank.communicator.bootstrap()->barrier();
   });
 }

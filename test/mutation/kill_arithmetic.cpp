@@ -73,6 +73,15 @@ TEST_CASE("bits") {
   CHECK(std::signbit(minimum(-0.0f, 0.0f)));
   CHECK(ceilDiv(6, 3) == 2);
   CHECK(ceilDiv(7, 3) == 3);
+  constexpr auto most = ~std::uint64_t{0};
+  CHECK(rangeEnd(3, 5) == 8);
+  CHECK(rangeEnd(3, 5, 4) == 23);
+  CHECK(rangeEnd(most - 5, 5) == most);
+  CHECK(rangeEnd(most - 4, 5) == most);
+  CHECK(rangeEnd(5, most - 4) == most);
+  CHECK(rangeEnd(7, most / 8, 8) == most);
+  CHECK(rangeEnd(8, most / 8, 8) == most);
+  CHECK(rangeEnd(0, most / 8, 8) == most - 7);
 }
 
 TEST_CASE("a partition that is used up exactly has no further round") {

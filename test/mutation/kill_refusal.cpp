@@ -52,6 +52,7 @@ struct ChannelKernel {
 TEST_CASE("ranges of a channel") {
   constexpr std::uint64_t localBytes = 1000;
   constexpr std::uint64_t inboxBytes = 512;
+  constexpr auto most = ~std::uint64_t{0};
   struct Case {
     Call call;
     std::uint64_t remote, local, bytes;
@@ -79,6 +80,18 @@ TEST_CASE("ranges of a channel") {
       {Call::unpackPackets, 0, 0, 257, 528},
       {Call::unpackPackets, 16, 0, 256, 528},
       {Call::unpackPackets, 0, 993, 8, 1001},
+      // Ends that 64 bits do not hold would lie inside.
+      {Call::put, most - 4, 0, 8, most},
+      {Call::put, 0, most - 4, 8, most},
+      {Call::put, 8, 8, most - 4, most},
+      {Call::get, most - 4, 0, 8, most},
+      {Call::get, 0, most - 4, 8, most},
+      {Call::read, std::uint64_t{1} << 61, 0, 0, most},
+      {Call::write, (std::uint64_t{1} << 61) + 1, 0, 0, most},
+      {Call::putPackets, most - 15, 0, 8, most},
+      {Call::putPackets, 0, most - 4, 8, most},
+      {Call::unpackPackets, most - 15, 0, 8, most},
+      {Call::unpackPackets, 0, most - 4, 8, most},
   };
   for (auto const& test : cases) {
     CAPTURE(static_cast<int>(test.call));
@@ -135,6 +148,7 @@ TEST_CASE("views of symmetric memory, and roots") {
   std::vector<Case> const cases{{16, 60, 2, ""},
                                 {0, 64, 2, ""},
                                 {16, 61, 2, "a view up to byte 260 of a symmetric window of 256"},
+                                {16, ~std::size_t{0}, 2, "of a symmetric window of 256"},
                                 {0, 64, 3, "a symmetric window of 2 ranks with a team of 3"}};
   std::vector<std::pair<int, std::string>> const roots{
       {0, ""}, {1, ""}, {2, "root 2: the team has ranks 0 to 1"}, {-1, "root -1: the team has ranks 0 to 1"}};

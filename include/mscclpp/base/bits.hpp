@@ -37,6 +37,14 @@ MSCCLPP_HOST_DEVICE constexpr T roundUp(T value, T to) {
   return ceilDiv(value, to) * to;
 }
 
+// Where `count` elements of `each` bytes from `offset` on end, for comparisons with a size: the largest number where 64
+// bits do not hold it, so that a range that wraps lies inside of nothing.
+MSCCLPP_HOST_DEVICE constexpr std::uint64_t rangeEnd(std::uint64_t offset, std::uint64_t count,
+                                                     std::uint64_t each = 1) {
+  constexpr auto most = ~std::uint64_t{0};
+  return count <= (most - offset) / each ? offset + count * each : most;
+}
+
 MSCCLPP_HOST_DEVICE bool isAligned(void const* pointer, unsigned bytes) {
   return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }

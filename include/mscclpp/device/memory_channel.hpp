@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/packet_channel.hpp"
@@ -35,28 +36,28 @@ struct MemoryChannelDeviceHandle : layout::MemoryChannelHandle {
   // Element `index` of the peer's memory taken as an array of T.
   template <class T>
   MSCCLPP_DEVICE T read(std::uint64_t index) const {
-    checkRemote(index * sizeof(T), sizeof(T));
+    checkRemote(rangeEnd(sizeof(T), index, sizeof(T)));
     return reinterpret_cast<T const*>(dst)[index];
   }
   template <class T>
   MSCCLPP_DEVICE void write(std::uint64_t index, T const& value) const {
-    checkRemote(index * sizeof(T), sizeof(T));
+    checkRemote(rangeEnd(sizeof(T), index, sizeof(T)));
     reinterpret_cast<T*>(dst)[index] = value;
   }
 
   // Copies from this rank's memory to the peer's.
   template <Group G>
   MSCCLPP_DEVICE void put(G const& group, std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes) const {
-    checkRemote(dstOffset, bytes);
-    checkLocal(srcOffset, bytes);
+    checkRemote(rangeEnd(dstOffset, bytes));
+    checkLocal(rangeEnd(srcOffset, bytes));
     copy<8>(group, dst + dstOffset, src + srcOffset, bytes);
   }
   // Copies from the peer's memory to this rank's.
   template <Group G>
   MSCCLPP_DEVICE void get(G const& group, std::uint64_t remoteOffset, std::uint64_t localOffset,
                           std::uint64_t bytes) const {
-    checkRemote(remoteOffset, bytes);
-    checkLocal(localOffset, bytes);
+    checkRemote(rangeEnd(remoteOffset, bytes));
+    checkLocal(rangeEnd(localOffset, bytes));
     copy<8>(group, src + localOffset, dst + remoteOffset, bytes);
   }
   template <PacketFormat P = LL16, Group G>
@@ -96,13 +97,12 @@ struct MemoryChannelDeviceHandle : layout::MemoryChannelHandle {
   }
 
  private:
-  MSCCLPP_DEVICE void checkRemote(std::uint64_t offset, std::uint64_t bytes) const {
-    require(offset + bytes <= dstBytes, semaphore.watch, semaphore.peer, std::uint64_t(layout::Misuse::remoteRange),
-            dstBytes, offset + bytes);
+  MSCCLPP_DEVICE void checkRemote(std::uint64_t end) const {
+    require(end <= dstBytes, semaphore.watch, semaphore.peer, std::uint64_t(layout::Misuse::remoteRange), dstBytes,
+            end);
   }
-  MSCCLPP_DEVICE void checkLocal(std::uint64_t offset, std::uint64_t bytes) const {
-    require(offset + bytes <= srcBytes, semaphore.watch, semaphore.peer, std::uint64_t(layout::Misuse::localRange),
-            srcBytes, offset + bytes);
+  MSCCLPP_DEVICE void checkLocal(std::uint64_t end) const {
+    require(end <= srcBytes, semaphore.watch, semaphore.peer, std::uint64_t(layout::Misuse::localRange), srcBytes, end);
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/packet.hpp"
 #include "mscclpp/device/poll.hpp"
@@ -71,24 +72,27 @@ struct PacketChannelDeviceHandle : layout::MemoryChannelHandle {
   template <Group G>
   MSCCLPP_DEVICE void put(G const& group, std::uint64_t targetOffset, std::uint64_t originOffset, std::uint64_t bytes,
                           std::uint32_t flag) const {
-    auto const packetBytesUsed = P::slotsFor(bytes) * P::slotBytes;
-    require(targetOffset + packetBytesUsed <= dstBytes, semaphore.watch, semaphore.peer,
-            std::uint64_t(layout::Misuse::remoteRange), dstBytes, targetOffset + packetBytesUsed);
-    require(originOffset + bytes <= srcBytes, semaphore.watch, semaphore.peer,
-            std::uint64_t(layout::Misuse::localRange), srcBytes, originOffset + bytes);
+    auto const packetEnd = rangeEnd(targetOffset, P::slotsFor(bytes), P::slotBytes);
+    require(packetEnd <= dstBytes, semaphore.watch, semaphore.peer, std::uint64_t(layout::Misuse::remoteRange),
+            dstBytes, packetEnd);
+    checkLocal(rangeEnd(originOffset, bytes));
     copyToPackets<P>(group, dst + targetOffset, src + originOffset, bytes, flag);
   }
 
   template <Group G>
   MSCCLPP_DEVICE void unpack(G const& group, std::uint64_t packetOffset, std::uint64_t targetOffset,
                              std::uint64_t bytes, std::uint32_t flag) const {
-    auto const packetBytesUsed = P::slotsFor(bytes) * P::slotBytes;
-    require(packetOffset + packetBytesUsed <= packetBytes, semaphore.watch, semaphore.peer,
-            std::uint64_t(layout::Misuse::packetRange), packetBytes, packetOffset + packetBytesUsed);
-    require(targetOffset + bytes <= srcBytes, semaphore.watch, semaphore.peer,
-            std::uint64_t(layout::Misuse::localRange), srcBytes, targetOffset + bytes);
+    auto const packetEnd = rangeEnd(packetOffset, P::slotsFor(bytes), P::slotBytes);
+    require(packetEnd <= packetBytes, semaphore.watch, semaphore.peer, std::uint64_t(layout::Misuse::packetRange),
+            packetBytes, packetEnd);
+    checkLocal(rangeEnd(targetOffset, bytes));
     copyFromPackets<P>(group, src + targetOffset, packetBuffer + packetOffset, bytes, flag, semaphore.watch,
                        semaphore.peer);
+  }
+
+ private:
+  MSCCLPP_DEVICE void checkLocal(std::uint64_t end) const {
+    require(end <= srcBytes, semaphore.watch, semaphore.peer, std::uint64_t(layout::Misuse::localRange), srcBytes, end);
   }
 };
 

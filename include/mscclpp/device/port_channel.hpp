@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/fifo.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/memory.hpp"
@@ -187,10 +188,11 @@ struct PortChannelDeviceHandle : layout::PortChannelHandle {
  private:
   MSCCLPP_DEVICE BasePortChannelDeviceHandle channel() const { return base; }
   MSCCLPP_DEVICE void check(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes) const {
-    requireAlone(dstOffset <= dstBytes && bytes <= dstBytes - dstOffset, base.fifo.watch, base.peer,
-                 std::uint64_t(layout::Misuse::remoteRange), dstBytes, dstOffset + bytes);
-    requireAlone(srcOffset <= srcBytes && bytes <= srcBytes - srcOffset, base.fifo.watch, base.peer,
-                 std::uint64_t(layout::Misuse::localRange), srcBytes, srcOffset + bytes);
+    auto const dstEnd = rangeEnd(dstOffset, bytes), srcEnd = rangeEnd(srcOffset, bytes);
+    requireAlone(dstEnd <= dstBytes, base.fifo.watch, base.peer, std::uint64_t(layout::Misuse::remoteRange), dstBytes,
+                 dstEnd);
+    requireAlone(srcEnd <= srcBytes, base.fifo.watch, base.peer, std::uint64_t(layout::Misuse::localRange), srcBytes,
+                 srcEnd);
   }
 };
 

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/multimem.hpp"
 #include "mscclpp/device/packet_channel.hpp"
@@ -68,13 +69,13 @@ struct SwitchChannelDeviceHandle : layout::SwitchChannelHandle {
 
   template <class V, class Op = Sum>
   MSCCLPP_DEVICE V reduce(std::uint64_t index) const {
-    check(index * sizeof(V), sizeof(V));
+    check(rangeEnd(sizeof(V), index, sizeof(V)));
     return mscclpp::multimemLoadReduce<Order::relaxed, Scope::system, Op>(reinterpret_cast<V const*>(multicast) +
                                                                           index);
   }
   template <class V>
   MSCCLPP_DEVICE void broadcast(std::uint64_t index, V const& value) const {
-    check(index * sizeof(V), sizeof(V));
+    check(rangeEnd(sizeof(V), index, sizeof(V)));
     mscclpp::multimemStore<Order::relaxed, Scope::system>(reinterpret_cast<V*>(multicast) + index, value);
   }
 
@@ -97,7 +98,7 @@ struct SwitchChannelDeviceHandle : layout::SwitchChannelHandle {
   template <MulticastPacketFormat P = LL16, Group G>
   MSCCLPP_DEVICE void broadcastPackets(G const& group, std::uint64_t packetOffset, void const* src, std::uint64_t bytes,
                                        std::uint32_t flag) const {
-    check(packetOffset, P::slotsFor(bytes) * P::slotBytes);
+    check(rangeEnd(packetOffset, P::slotsFor(bytes), P::slotBytes));
     auto* const packets = multicast + packetOffset;
     packSlots<P>(group, static_cast<std::byte const*>(src), bytes, [&](std::uint64_t slot, auto const& payload, bool) {
       P::storeMulticast(packets + slot * P::slotBytes, payload, flag);
@@ -107,14 +108,13 @@ struct SwitchChannelDeviceHandle : layout::SwitchChannelHandle {
   template <MulticastPacketFormat P = LL16, Group G>
   MSCCLPP_DEVICE void unpackPackets(G const& group, std::uint64_t packetOffset, void* dst, std::uint64_t bytes,
                                     std::uint32_t flag) const {
-    check(packetOffset, P::slotsFor(bytes) * P::slotBytes);
+    check(rangeEnd(packetOffset, P::slotsFor(bytes), P::slotBytes));
     copyFromPackets<P>(group, static_cast<std::byte*>(dst), own + packetOffset, bytes, flag, semaphore.watch, -1);
   }
 
  private:
-  MSCCLPP_DEVICE void check(std::uint64_t offset, std::uint64_t size) const {
-    require(offset + size <= memoryBytes, semaphore.watch, -1, std::uint64_t(layout::Misuse::switchRange), memoryBytes,
-            offset + size);
+  MSCCLPP_DEVICE void check(std::uint64_t end) const {
+    require(end <= memoryBytes, semaphore.watch, -1, std::uint64_t(layout::Misuse::switchRange), memoryBytes, end);
   }
 };
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/poll.hpp"
 #include "mscclpp/device/view.hpp"
 #include "mscclpp/layout/window_handle.hpp"
@@ -35,7 +36,7 @@ class SymmetricView {
 
   // Refuses the launch where the view ends past the window, or the window is another team's.
   MSCCLPP_DEVICE void check(layout::Watch* watch, int teamSize) const {
-    auto const end = offset_ + std::uint64_t{count_} * sizeof(T);
+    auto const end = rangeEnd(offset_, count_, sizeof(T));
     require(end <= window_.bytes, watch, -1, std::uint64_t(layout::Misuse::windowRange), window_.bytes, end);
     require(window_.size == teamSize, watch, -1, std::uint64_t(layout::Misuse::windowTeam),
             static_cast<std::uint64_t>(teamSize), static_cast<std::uint64_t>(window_.size));

@@ -8,6 +8,7 @@
 
 #include "base/format.hpp"
 #include "mscclpp/algorithms/catalogue.hpp"
+#include "mscclpp/base/bits.hpp"
 
 namespace mscclpp {
 namespace collectives_impl {
@@ -133,11 +134,11 @@ WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std:
   auto* const base = static_cast<std::byte*>(allocation.base);
   auto const offset = static_cast<std::uint64_t>(static_cast<std::byte const*>(pointer) - base);
   int const rank = communicator_.rank();
-  if (offset + bytes > allocation.bytes) {
+  if (auto const end = rangeEnd(offset, bytes); end > allocation.bytes) {
     fail(ErrorCode::invalidUsage,
          "rank {}: a buffer of {} bytes at {} ends {} bytes behind its allocation of {} bytes; pass the size that the "
          "buffer has",
-         rank, bytes, fmt::ptr(pointer), offset + bytes - allocation.bytes, allocation.bytes);
+         rank, bytes, fmt::ptr(pointer), end - allocation.bytes, allocation.bytes);
   }
   bool const capturing = machine_.capturing(stream.native());
   auto* found = windows_.find(base);

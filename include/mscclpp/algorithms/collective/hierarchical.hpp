@@ -19,6 +19,7 @@
 
 #include "mscclpp/algorithms/core/reduction.hpp"
 #include "mscclpp/algorithms/transport/peer_memory.hpp"
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/port_channel.hpp"
@@ -93,7 +94,7 @@ struct DeviceHierarchy : layout::HierarchyHandle {
 template <BlockSet B>
 MSCCLPP_DEVICE void hierarchicalAllGather(DeviceHierarchy const& h, B const& blocks, std::uint64_t bytes) {
   DeviceTeam const local(h.local);
-  auto const end = static_cast<std::uint64_t>(h.size()) * bytes;
+  auto const end = rangeEnd(0, bytes, static_cast<std::uint64_t>(h.size()));
   require(end <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, end);
   bool const leads = blocks.blockRank() == 0;
   DirectRound<B> const round(local, blocks);

@@ -20,6 +20,7 @@
 #include "mscclpp/algorithms/collective/hierarchical.hpp"
 #include "mscclpp/algorithms/core/parts.hpp"
 #include "mscclpp/algorithms/core/requirements.hpp"
+#include "mscclpp/base/bits.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
@@ -93,7 +94,7 @@ MSCCLPP_DEVICE void hierarchicalAllToAll(DeviceHierarchy const& h, B const& bloc
                                          T* out, P const& outParts) {
   DeviceTeam const local(h.local);
   requireSameCount(local, inParts.largest(), outParts.largest());
-  auto const largest = std::uint64_t{inParts.largest()} * sizeof(T);
+  auto const largest = rangeEnd(0, inParts.largest(), sizeof(T));
   auto const room = h.outbox.bytes == 0 ? 0 : h.partBytes;
   require(largest <= room, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), room, largest);
   if (largest == 0) return;
