@@ -33,9 +33,16 @@ inline std::string readFile(std::string const& path, std::string const& what) {
 struct JsonFile {
   using Json = nlohmann::ordered_json;
 
+  // Brackets within each other. What goes through values calls itself for each, and the stack is short; no format of
+  // ours has more than 12.
+  static constexpr int mostDepth = 64;
+
   // `what`: as "plan my.json"; `remedy`: how to get a right one, or empty.
   JsonFile(std::string_view text, std::string what_, std::string_view remedy_ = {})
       : what(std::move(what_)), remedy(remedy_) {
+    if (auto const depth = depthOf(text); depth > mostDepth) {
+      refuse(fmt::format("its brackets are {} deep within each other; allowed are {}", depth, mostDepth));
+    }
     try {
       content = Json::parse(text);
     } catch (Json::exception const& error) {  // not only parse_error: a number may be too large
@@ -50,6 +57,26 @@ struct JsonFile {
   std::string what;
   std::string_view remedy;
   Json content;
+
+ private:
+  // Also of what is no JSON.
+  static int depthOf(std::string_view text) {
+    int depth = 0, most = 0;
+    bool quoted = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      char const c = text[i];
+      if (c == '"') {
+        quoted = !quoted;
+      } else if (quoted) {
+        if (c == '\\') ++i;
+      } else if (c == '[' || c == '{') {
+        most = std::max(most, ++depth);
+      } else if (c == ']' || c == '}') {
+        --depth;
+      }
+    }
+    return most;
+  }
 };
 
 // A value and the way to it.

@@ -51,9 +51,13 @@ class RankReader {
     }
     auto const blocks = gpu.items("threadblocks");
     made_.blocks.resize(blocks.size());
-    for (std::size_t b = 0; b < blocks.size(); ++b) {
-      int const id = numberOf(blocks[b].at("id"), static_cast<int>(blocks.size()) - 1);
-      readBlock(blocks[b], made_.blocks[static_cast<std::size_t>(id)]);
+    std::vector<bool> there(blocks.size());
+    for (auto const& block : blocks) {
+      auto const place = block.at("id");
+      auto const id = static_cast<std::size_t>(numberOf(place, static_cast<int>(blocks.size()) - 1));
+      if (there[id]) place.refuse("the number of no other thread block of the rank");
+      there[id] = true;
+      readBlock(block, made_.blocks[id]);
     }
   }
 

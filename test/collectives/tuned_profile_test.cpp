@@ -101,6 +101,7 @@ TEST_CASE("what is wrong in a profile is told with its place") {
   checkContains(refusalOf("{"), "profile x.json: it is no JSON");
   checkContains(refusalOf("1E2111E2"), "profile x.json: it is no JSON");
   checkContains(refusalOf(R"({"version": 1E999})"), "profile x.json: it is no JSON");
+  checkContains(refusalOf(std::string(100000, '[')), "profile x.json: its brackets are 100000 deep within each other");
   checkContains(refusalOf("[]"), "the whole is []; allowed is an object");
   checkContains(refusalOf("{}"), "has no \"version\"");
   checkContains(refusalOf(R"({"version": 2, "profiles": []})"), "version is 2; allowed is a whole number from 1 to 1");

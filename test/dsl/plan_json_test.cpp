@@ -81,6 +81,49 @@ TEST_CASE("plans that are none are refused with their place") {
         std::string::npos);
 }
 
+TEST_CASE("brackets may not be deeper within each other than the reader's stack bears") {
+  for (std::string const open : {"[", "{\"a\":"}) {
+    std::string deep;
+    for (int i = 0; i < 100000; ++i) deep += open;
+    CHECK(refusalOf(deep).find("plan p.json: its brackets are 100000 deep within each other; allowed are 64") == 0);
+  }
+  auto const nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  CHECK(refusalOf(nested(65)).find("its brackets are 65 deep") != std::string::npos);
+  CHECK(refusalOf(nested(64)).find("allowed is an object") != std::string::npos);
+  // What a text says is no bracket.
+  CHECK(refusalOf("[\"\\\"" + std::string(100, '[') + "\"]").find("allowed is an object") != std::string::npos);
+}
+
+TEST_CASE("two blocks with one number are refused") {
+  auto const good = dsl::toJson<AllPairsAllGather<4, 2>>();
+  CHECK(refusalOf(good).empty());
+  CHECK(refusalOf(replaced(good, "\"id\":1,", "\"id\":0,")).find("another") == std::string::npos);
+  auto const at = good.find("\"threadblocks\":[{\"id\":0");
+  REQUIRE(at != std::string::npos);
+  auto twice = good;
+  twice.replace(twice.find("\"id\":1", at), 6, "\"id\":0");
+  CHECK(refusalOf(twice).find("threadblocks[1].id is 0; allowed is the number of no other thread block") !=
+        std::string::npos);
+}
+
+TEST_CASE("a small plan that takes long to judge is refused, with its size and what is allowed") {
+  auto const good = dsl::toJson<SimpleAllGather>();
+  auto const verdictOf = [&](std::string const& what, std::string const& by) {
+    return dsl::verify(dsl::programFromJson(replaced(good, what, by), "p.json")).diagnostic.str();
+  };
+  // 2 ranks have 1 and 2 chunks each beside.
+  CHECK(verdictOf("\"scratch_chunks\":0", "\"scratch_chunks\":8000000") ==
+        "the buffers of all ranks have 8000006 parts of chunks, 1 of each; at most 4194304 can be judged");
+  CHECK(verdictOf("\"scratch_chunks\":0", "\"scratch_chunks\":4194298").empty());
+  CHECK(verdictOf("\"scratch_chunks\":0", "\"scratch_chunks\":4194299") != "");
+  CHECK(verdictOf("\"semaphores\":[]", "\"semaphores\":[{\"init_value\":65537}]") ==
+        "the semaphores of all ranks begin at 65537 together; at most 65536 can be judged");
+  std::string blocks = "\"threadblocks\":[";
+  for (int id = 1; id < 6144; ++id) blocks += "{\"id\":" + std::to_string(id) + ",\"ops\":[]},";
+  CHECK(verdictOf("\"threadblocks\":[", blocks) ==
+        "all ranks have 6145 blocks and port channels together; at most 6144 can be judged");
+}
+
 TEST_CASE("a plan without one of its waits is read, and found wrong") {
   auto const text = replaced(dsl::toJson<SimpleAllGather>(),
                              ",{\"name\":\"wait\",\"channel_ids\":[0],\"channel_type\":\"memory\"}", "");

@@ -65,6 +65,9 @@ class Judged(Plans):
         with open(self.path("text.json"), "w", encoding="utf-8") as file:
             file.write("no plan")
         self.refused("is no JSON", "check", self.path("text.json"))
+        with open(self.path("deep.json"), "w", encoding="utf-8") as file:
+            file.write("[" * 100000)
+        self.refused("its brackets are 100000 deep within each other; allowed are 64", "check", self.path("deep.json"))
         with open(self.path("gather.json"), encoding="utf-8") as file:
             document = json.load(file)
         document["protocol"] = "Fast"
@@ -146,6 +149,20 @@ class Run(Plans):
         result = self.run_command("run", self.path("custom.json"), "--size=4K")
         self.assertEqual(result.returncode, RIGHT, result.stdout + result.stderr)
         self.assertIn("nothing was compared", result.stdout)
+
+    def test_buffers_without_chunks_are_run(self):
+        step = {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}],
+                "dst_buff": [{"type": "s", "index": 1, "size": 1}]}
+        for input_chunks, output_chunks in ((1, 0), (0, 1), (0, 0)):
+            ops = [step if input_chunks else {"name": "nop"}]
+            gpu = {"id": 0, "input_chunks": input_chunks, "output_chunks": output_chunks, "scratch_chunks": 2,
+                   "threadblocks": [{"id": 0, "ops": ops}]}
+            with open(self.path("empty.json"), "w", encoding="utf-8") as file:
+                json.dump({"name": "empty", "collective": "test", "protocol": "Simple", "inplace": False,
+                           "gpus": [gpu]}, file)
+            result = self.run_command("run", self.path("empty.json"), "--size=4K", "--iterations=1")
+            self.assertEqual(result.returncode, RIGHT, result.stdout + result.stderr)
+            self.assertIn("nothing was compared", result.stdout)
 
     def test_bad_use_is_refused_in_one_line(self):
         plan = self.path("gather.json")

@@ -154,7 +154,7 @@ constexpr void Builder::add(int rank, At const& at, Step step) {
   for (auto const* operands : {&step.sources, &step.targets}) {
     for (auto const& chunks : *operands) {
       if (chunks.count >= 1 && knows(chunks.rank, "chunks") && chunks.index >= 0 &&
-          chunks.index + chunks.count <= program_.chunks(chunks.rank, chunks.buffer)) {
+          chunks.count <= program_.chunks(chunks.rank, chunks.buffer) - chunks.index) {
         continue;
       }
       refuse(say("rank ", rank, " block ", at.tb, " (", nameOf(step, rank), "): ", nameOf(chunks.buffer), "[",

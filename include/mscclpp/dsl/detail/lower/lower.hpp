@@ -64,6 +64,7 @@ constexpr bool relaysPackets(Program const& program) {
   return false;
 }
 
+// A buffer without chunks, which no step names, has one here: kernels divide by their number.
 constexpr layout::PlanShape shapeOf(Program const& program, bool needsEvenChunks) {
   auto const& c = program.collective;
   int const in = c.inputPerSlice(), out = c.outputPerSlice();
@@ -71,9 +72,9 @@ constexpr layout::PlanShape shapeOf(Program const& program, bool needsEvenChunks
   return {.ranks = program.size(),
           .blocks = static_cast<std::uint32_t>(blocksOf(program)),
           .inputSlices = c.inputSlices(),
-          .inputPerSlice = in,
+          .inputPerSlice = in < 1 ? 1 : in,
           .outputSlices = c.outputSlices(),
-          .outputPerSlice = out,
+          .outputPerSlice = out < 1 ? 1 : out,
           .longestOf = longestOf,
           .doubleScratch = program.doubleScratch,
           .needsEvenChunks = needsEvenChunks,

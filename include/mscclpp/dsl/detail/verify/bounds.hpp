@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/dsl/detail/verify/size.hpp"
 #include "mscclpp/dsl/detail/verify/uses.hpp"
 
 namespace mscclpp::dsl {
@@ -39,6 +40,7 @@ class Bounds {
     for (int rank = 0; rank < program_.size(); ++rank) {
       if (auto text = checkRank(rank); !text.empty()) return text;
     }
+    if (auto text = tooLarge(program_); !text.empty()) return text;
     for (int rank = 0; rank < program_.size(); ++rank) {
       Text problem;
       uses_.push_back(usesOf(program_, rank, problem));
@@ -189,7 +191,7 @@ class Bounds {
       return say("names rank ", chunks.rank, "; the collective has ranks 0 to ", program_.size() - 1);
     }
     int const room = program_.chunks(chunks.rank, chunks.buffer);
-    if (chunks.index < 0 || chunks.count < 1 || chunks.index + chunks.count > room) {
+    if (chunks.index < 0 || chunks.count < 1 || chunks.count > room - chunks.index) {
       return say("names ", describe(chunks), ", which has ", room, " chunks");
     }
     if (chunks.packets && chunks.buffer != BufferKind::scratch) {

@@ -11,7 +11,6 @@
 // meet.
 #pragma once
 
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "mscclpp/dsl/detail/verify/diagnostics.hpp"
 #include "mscclpp/dsl/detail/verify/knowledge.hpp"
 #include "mscclpp/dsl/detail/verify/memory_state.hpp"
+#include "mscclpp/dsl/detail/verify/size.hpp"
 
 namespace mscclpp::dsl::detail {
 
@@ -28,13 +28,13 @@ enum class Reduces : std::uint8_t { none, part, all, both };
 
 class Verifier {
  public:
-  static constexpr int turns = 3;
+  static constexpr int turns = turnsOfLoops;
 
   constexpr explicit Verifier(Program const& program)
       : program_(program),
-        groups_(groupParts(program)),
-        loops_(hasLoops(program)),
-        memory_(program, groups_ * (loops_ ? turns : 1)) {
+        groups_(static_cast<int>(cutOf(program).groups)),
+        loops_(cutOf(program).loops),
+        memory_(program, static_cast<int>(cutOf(program).parts())) {
     int most = 0;
     for (int rank = 0; rank < program.size(); ++rank) {
       auto const& mine = of(rank);
@@ -170,26 +170,6 @@ class Verifier {
   static constexpr Knowledge& controlOf(BlockState& block) {
     block.controlCopy = -1;
     return block.control;
-  }
-
-  static constexpr int groupParts(Program const& program) {
-    int parts = 1;
-    for (auto const& rank : program.ranks) {
-      for (auto const& block : rank.blocks) {
-        for (auto const& step : block.steps) parts = std::lcm(parts, step.parts);
-      }
-    }
-    return parts;
-  }
-  static constexpr bool hasLoops(Program const& program) {
-    for (auto const& rank : program.ranks) {
-      for (auto const& block : rank.blocks) {
-        for (auto const& step : block.steps) {
-          if (step.kind == StepKind::loopBegin) return true;
-        }
-      }
-    }
-    return false;
   }
 
   // ---- one block ----------------------------------------------------------------------------------------------------
