@@ -137,6 +137,31 @@ TEST_CASE("Peers that have stopped keep the news of a failure from nobody") {
   CHECK_MESSAGE(allErrors(errors).empty(), allErrors(errors));
 }
 
+TEST_CASE("Proxies that wait for peers which have stopped end together, within one limit") {
+  using Peer = ScriptedConnection::Peer;
+  FakeRuntime::instance();
+  auto const world = LocalBootstrap::create(2, std::chrono::seconds(1));
+  auto const errors = runThreads(2, [&](int rank) {
+    Communicator communicator(world[static_cast<std::size_t>(rank)], {DeviceKind::sim, rank});
+    {
+      ProxyService service(communicator, {.proxies = 6});
+      for (int i = 0; i < 6; ++i) {
+        auto const connection = std::make_shared<ScriptedConnection>(1 - rank, Peer::stopped);
+        service.buildAndAddSemaphore(connection);
+        connection->signal({}, 0, 1);
+      }
+      service.startProxy();
+      auto const begin = Clock::now();
+      service.stopProxy();
+      CHECK(Clock::now() - begin < std::chrono::seconds(4));  // one after the other they take 6 at least
+      auto const told = errorOf([&] { communicator.checkReports(); });
+      CHECK_MESSAGE(mentions(told, "what it had begun has not ended within 1.0 s"), textOf(told));
+    }
+    communicator.bootstrap()->barrier();
+  });
+  CHECK_MESSAGE(allErrors(errors).empty(), allErrors(errors));
+}
+
 TEST_CASE("Whatever a handler throws ends the proxy with an error of the communicator") {
   FakeRuntime::instance();
   auto const world = LocalBootstrap::create(1, std::chrono::seconds(20));

@@ -55,6 +55,8 @@ class Proxy {
   // What kernels have pushed until now is handled, and the background brought to its end, within the communicator's
   // limit; then the thread ends. Harmless where it does not run.
   void stop() noexcept;
+  // The same without waiting for it, so that several end at once; stop() waits.
+  void requestStop() noexcept;
   bool running() const noexcept;
 
   // One step that does not block: at most a batch of triggers, and one of the background. Whether it did anything. For

@@ -157,11 +157,13 @@ void Proxy::start() {
       impl.communicator->device.ordinal, fmt::format("proxy {}", impl.options.id), [&impl] { impl.main(); });
 }
 
+void Proxy::requestStop() noexcept {
+  if (running()) storeShared(impl_->stopWord.get(), 1);
+}
+
 void Proxy::stop() noexcept {
-  auto& impl = *impl_;
-  if (impl.thread == nullptr) return;
-  storeShared(impl.stopWord.get(), 1);
-  impl.thread.reset();
+  requestStop();
+  impl_->thread.reset();
 }
 
 bool Proxy::progress() {

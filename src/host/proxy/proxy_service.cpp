@@ -307,6 +307,7 @@ void ProxyService::startProxy() {
 }
 
 void ProxyService::stopProxy() noexcept {
+  for (auto const& proxy : impl_->proxies) proxy->requestStop();
   for (auto const& proxy : impl_->proxies) proxy->stop();
 }
 
