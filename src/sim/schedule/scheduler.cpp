@@ -92,7 +92,8 @@ void Scheduler::add(Task& task) {
 void Scheduler::makeReady(Task& task) {
   auto const parkedOn = std::exchange(task.parkedOn, ParkReason::none);
   task.state = TaskState::ready;
-  noteStep();
+  // Lanes that have met have changed nothing: those that only look at LL128 packets meet for ever.
+  if (parkedOn != ParkReason::warp) noteStep();
   if (time_ != nullptr) return time_->ready(task);
   ready_.push_back(&task);
   if (director_ == nullptr) return;
@@ -230,7 +231,7 @@ void Scheduler::settle(Task& task) {
 
 void Scheduler::park(Task& task) {
   task.state = TaskState::parked;
-  noteStep();
+  if (task.parkedOn != ParkReason::warp) noteStep();
   if (director_ != nullptr) {
     if (task.parkedOn == ParkReason::warp) {
       // The lanes of a warp look together: those that still wait for a look of their own come now.
@@ -366,7 +367,7 @@ void Scheduler::memoryStep(Task& task, Access const& access) {
   bool const preempt = preemptionSpan_ != 0 && --untilPreemption_ == 0;
   if (preempt) untilPreemption_ = nextPreemption();
   if (preempt || ++sliceSteps_ >= longestSlice) yieldReady(task);
-  if (write) noteStep();
+  if (write && access.address != 0) noteStep();  // where threads have met, nothing was written
 }
 
 void Scheduler::directedStep(Task& task, Access const& access) {
