@@ -17,7 +17,7 @@ constexpr std::size_t signalStride = 64;  // counters of different peers do not 
 
 // All ranks lay out alike: room for the rank with the most channels and the most scratch.
 struct SharedLayout {
-  std::size_t scratch = 0;  // where it begins
+  std::size_t broken = 0, scratch = 0;  // where they begin
   std::size_t bytes = 0;
   std::uint64_t stride = 0, half = 0;
 };
@@ -29,7 +29,8 @@ SharedLayout layoutOf(Program const& program, layout::PlanShape const& shape, st
     chunks = std::max(chunks, static_cast<std::size_t>(rank.scratchChunks));
   }
   SharedLayout at;
-  at.scratch = roundUp<std::size_t>(channels * signalStride, 256);
+  at.broken = channels * signalStride;
+  at.scratch = roundUp<std::size_t>(at.broken + sizeof(std::uint64_t), 256);
   at.stride = roundUp<std::size_t>(std::max<std::uint64_t>(longestChunk(maxBytes, shape.longestOf), 16), 16) *
               (program.protocol == Protocol::lowLatency ? 2 : 1);
   at.half = roundUp<std::size_t>(at.stride * chunks, 256);
@@ -80,7 +81,7 @@ Widest widestOf(Program const& program) {
 bool allHaveMulticast(Communicator const& communicator) {
   std::vector<std::uint8_t> can(static_cast<std::size_t>(communicator.size()));
   can[static_cast<std::size_t>(communicator.rank())] = isNvlsSupported(communicator.device());
-  communicator.bootstrap()->allGather(can.data(), sizeof can[0]);
+  communicator.setup()->allGather(can.data(), sizeof can[0]);
   return std::find(can.begin(), can.end(), std::uint8_t{0}) == can.end();
 }
 
@@ -175,6 +176,13 @@ void PlanContext::share(Communicator const& communicator, Program const& program
     if (communicator.reaches(static_cast<int>(r))) handle_.scratch[r] = mapped_[r].data() + at.scratch;
   }
   handle_.scratchStart = at.scratch;
+  handle_.broken = reinterpret_cast<std::uint64_t const*>(static_cast<std::byte const*>(shared_.data()) + at.broken);
+  std::vector<std::uint64_t*> marks;
+  for (std::size_t r = 0; r < mapped_.size(); ++r) {
+    if (!communicator.reaches(static_cast<int>(r))) continue;
+    marks.push_back(reinterpret_cast<std::uint64_t*>(mapped_[r].data() + at.broken));
+  }
+  guard_ = communicator.markWhenBroken(marks);
   if (multicast) {
     multicast_.emplace(communicator, shared_.data(), at.bytes);
     handle_.scratchMulticast = multicast_->address() + at.scratch;

@@ -67,18 +67,21 @@ TEST_CASE("the settings of the networks are read") {
   CHECK(unset.ibRails == 1);
   CHECK_FALSE(unset.ibGidIndex);
   CHECK(unset.ibAtomics);
+  CHECK_FALSE(unset.checkCalls);
   Environment const env = readEnvironment(lookupIn({{"MSCCLPP_TCP_SOCKETS", "16"},
                                                     {"MSCCLPP_TCP_ZEROCOPY", "0"},
                                                     {"MSCCLPP_IB_HCA", "mlx5_0:1,mlx5_3"},
                                                     {"MSCCLPP_IB_RAILS", "2"},
                                                     {"MSCCLPP_IB_GID_INDEX", "0"},
-                                                    {"MSCCLPP_IB_ATOMICS", "off"}}));
+                                                    {"MSCCLPP_IB_ATOMICS", "off"},
+                                                    {"MSCCLPP_CHECK_CALLS", "1"}}));
   CHECK(env.tcpSockets == 16);
   CHECK_FALSE(env.tcpZeroCopy);
   CHECK(env.ibDevices == "mlx5_0:1,mlx5_3");
   CHECK(env.ibRails == 2);
   CHECK(env.ibGidIndex == 0);
   CHECK_FALSE(env.ibAtomics);
+  CHECK(env.checkCalls);
 }
 
 TEST_CASE("a transport is chosen by name, or not at all") {

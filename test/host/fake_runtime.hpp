@@ -155,6 +155,7 @@ class FakeRuntime final : public Runtime {
 
   void* createStream(int) override { return new int(0); }
   void destroyStream(void* stream) noexcept override { delete static_cast<int*>(stream); }
+  std::uint64_t streamId(int, void* stream) override { return reinterpret_cast<std::uintptr_t>(stream); }
   void synchronize(void* stream, std::chrono::nanoseconds) override {
     {
       std::lock_guard const lock(mutex_);

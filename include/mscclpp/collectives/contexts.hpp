@@ -44,7 +44,8 @@ void setContextLimits(Communicator const& communicator, ContextLimits const& lim
 ContextCounts contextCounts(Communicator const& communicator);
 
 // Collective: frees all of it, when the work of all ranks' devices is done. Graphs captured so far must not run again.
-// Throws invalidUsage on all ranks while one of them captures.
+// Throws invalidUsage on all ranks while one of them captures. After a failure ranks start anew with it where they have
+// made different numbers of calls since.
 void releaseContexts(Communicator const& communicator);
 
 }  // namespace mscclpp

@@ -8,6 +8,10 @@
 // same block of every peer, and a barrier of its own threads lies between its last read of a round and its first write
 // of the next: who writes round e+2 has heard in round e+1 from a peer that had finished reading round e.
 //
+// Where a rank has given up a wait, ranks may have counted differently, and the next round could take the data of
+// another for its own. So giving up marks the team on all ranks (markBroken), and who finds the mark refuses: before it
+// sends anything, or, of packets, once it has sent such as nobody takes (strayRounds). The team is to be made anew.
+//
 // There is one word per block, equal for all blocks between kernels whatever their grids were: each block also advances
 // the words that have no block in this launch.
 #pragma once
@@ -31,13 +35,28 @@ MSCCLPP_DEVICE std::uint64_t loadEpoch(G const& group, std::uint64_t const* epoc
   return load<Order::relaxed, Scope::device>(epochs + arch::perThread(block));
 }
 
-// Rounds of the team done so far, as loadEpoch().
+// Rounds of the team done so far, and its mark, which the caller has yet to look at (requireUnbroken).
+struct EpochRead {
+  std::uint64_t epoch;
+  std::uint64_t broken;
+};
+
+// As loadEpoch().
 template <BlockSet B>
-MSCCLPP_DEVICE std::uint64_t readEpoch(DeviceTeam const& team, B const& blocks) {
+MSCCLPP_DEVICE EpochRead beginReadEpoch(DeviceTeam const& team, B const& blocks) {
   auto const block = blocks.blockRank();
   require(blocks.blockCount() <= team.layout.blocks, team.watch, -1, std::uint64_t(layout::Misuse::blockCount),
           team.layout.blocks, blocks.blockCount());
-  return loadEpoch(blocks.block(), team.epochs(), block);
+  auto const epoch = loadEpoch(blocks.block(), team.epochs(), block);
+  return {epoch, loadBroken(team.broken())};
+}
+
+// The epoch of a team that is not marked.
+template <BlockSet B>
+MSCCLPP_DEVICE std::uint64_t readEpoch(DeviceTeam const& team, B const& blocks) {
+  auto const read = beginReadEpoch(team, blocks);
+  requireUnbroken(team.watch, read.broken);
+  return read.epoch;
 }
 
 // Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so

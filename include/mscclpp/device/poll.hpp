@@ -3,14 +3,16 @@
 // The only spin loop. Every wait of the library is a call of `poll`, so every wait has a time limit, hears an abort,
 // and says what it waited for.
 //
-// A wait that gives up writes a WaitReport into the watch, raises the abort flag so that the other waiters of the rank
-// leave too, and leaves the kernel: barriers stop counting the thread, the device context stays usable, and the host's
-// Communicator::checkReports() turns the reports into an error. Cost while waiting: the condition itself; the watch is
-// looked at about once in a thousand spins.
+// A wait that gives up writes a WaitReport into the watch, marks the counters of rounds, the peers' too, so that no
+// later kernel goes on with what may differ between the ranks now, raises the abort flag so that the other waiters of
+// the rank leave too, and leaves the kernel: barriers stop counting the thread, the device context stays usable, and
+// the host's Communicator::checkReports() turns the reports into an error. Cost while waiting: the condition itself;
+// the watch is looked at about once in a thousand spins.
 #pragma once
 
 #include <cstdint>
 
+#include "mscclpp/base/config.hpp"
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/layout/watch.hpp"
 
@@ -24,6 +26,15 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 using layout::WaitFor;
+
+// Later kernels of all ranks refuse what counts its rounds here, see device/epoch.hpp.
+MSCCLPP_DEVICE void markBroken(layout::Watch* watch) {
+  auto const used = load<Order::relaxed, Scope::system>(&watch->marksUsed);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    auto* const mark = load<Order::relaxed, Scope::system>(&watch->marks[i]);
+    if (mark != nullptr) store<Order::relaxed, Scope::system>(mark, std::uint64_t{1});
+  }
+}
 
 // Writes the report and leaves the kernel, though the compiler must not know that it does (base/config.hpp): the
 // thread's neighbours go on, maybe in the very loop that it gave up in.
@@ -43,6 +54,7 @@ MSCCLPP_COLD_DEVICE void giveUp(layout::Watch* watch, WaitFor what, std::uint64_
     report.seen = seen;
     report.waitedNs = waitedNs;
     store<Order::release, Scope::system>(&report.complete, 1u);
+    markBroken(watch);
   }
   store<Order::relaxed, Scope::system>(&watch->abort, 1u);
   arch::exitKernel();
@@ -101,6 +113,21 @@ MSCCLPP_DEVICE void require(bool condition, layout::Watch* watch, std::int32_t p
     return;
   requireAlone(false, watch, peer, what, limit, seen);
   __builtin_unreachable();
+}
+
+// What the mark of a team, program or ring says; the load is only begun here.
+MSCCLPP_DEVICE std::uint64_t loadBroken(std::uint64_t const* mark) { return load<Order::relaxed, Scope::system>(mark); }
+// What packets' flags are off by where it is set, for a rank of a team: even, and so far that no flag of this rank is
+// one that any other sends or waits for. Nothing waits for that: a branch between a packet's data and its store would
+// keep the compiler from loading the data early (H200: 0.25 of 1.57 us for an all-reduce of 1 KiB).
+MSCCLPP_DEVICE std::uint32_t strayRounds(std::uint64_t broken, int rank) {
+  constexpr std::uint32_t far = std::uint32_t{1} << 29;
+  constexpr std::uint32_t apart = far / (2 * maxTeamSize) / 2 * 2;
+  return broken != 0 ? far + static_cast<std::uint32_t>(rank) * apart : 0;
+}
+// Refuses to go on where it is set. Called before anything is sent to a peer.
+MSCCLPP_DEVICE void requireUnbroken(layout::Watch* watch, std::uint64_t broken) {
+  require(broken == 0, watch, -1, std::uint64_t(layout::Misuse::broken), 0, 0);
 }
 
 }  // namespace MSCCLPP_BACKEND

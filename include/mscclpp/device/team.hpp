@@ -27,6 +27,9 @@ struct DeviceTeam : layout::TeamHandle {
     return rank + distance < ranks ? rank + distance : rank + distance - ranks;
   }
 
+  MSCCLPP_DEVICE std::uint64_t const* broken() const {
+    return reinterpret_cast<std::uint64_t const*>(workspaces[rank] + layout.broken);
+  }
   MSCCLPP_DEVICE std::uint64_t* epochs() const {
     return reinterpret_cast<std::uint64_t*>(workspaces[rank] + layout.epochs);
   }

@@ -58,10 +58,11 @@ class PlanContext {
   LaunchShape shape_;
   StepForm form_;
   unsigned widestStep_, widestSteps_;  // chunks of one step, and of the steps between two barriers, at most
-  DeviceMemory shared_;                // signals that arrive, then scratch
+  DeviceMemory shared_;                // signals that arrive, the mark of a failure, then scratch
   DeviceMemory private_;               // counters of this rank alone
   DeviceMemory table_;
   std::vector<RegisteredMemory> mapped_;
+  std::shared_ptr<void> guard_;               // of the marks
   std::optional<MulticastWindow> multicast_;  // of shared_, where a switch reads or writes scratch
   std::shared_ptr<PlanPorts> ports_;          // empty where the program has none
   layout::PlanHandle handle_{};

@@ -41,6 +41,8 @@ class Communicator {
   Communicator& operator=(Communicator const&) = delete;
 
   std::shared_ptr<Bootstrap> const& bootstrap() const noexcept;
+  // What teams, windows and the like are made over: the same, and after rejoin() one that takes no message from before.
+  std::shared_ptr<Bootstrap> setup() const;
   int rank() const noexcept;
   int size() const noexcept;
   Device device() const noexcept;
@@ -77,9 +79,13 @@ class Communicator {
 
   // Throws what kernels of this rank have reported since the last call, in words, and clears it: timeout for waits,
   // invalidUsage for a launch that a kernel refused, remoteError where a peer's proxy has failed, aborted after
-  // abort(), and again and again what a proxy of this rank has failed with. Kernels must have ended. After an error the
-  // counters of teams and semaphores may differ between ranks: make new ones.
+  // abort() and for a kernel that found a wait given up before it, and again and again what a proxy of this rank has
+  // failed with. Kernels must have ended. After an error kernels refuse the teams, programs and rings of messages that
+  // were made before, since ranks may have counted differently; collectives of an AlgorithmCollection find together
+  // again by themselves (docs/failures.md). Make semaphores and channels anew.
   void checkReports() const;
+  // How often checkReports() has thrown.
+  std::uint64_t failures() const noexcept;
   // Ends the waits of this rank's kernels, now and from now on.
   void abort() const noexcept;
   // Waits for the stream (limit as in Stream), then checkReports().
@@ -90,11 +96,19 @@ class Communicator {
   // rank that ends meanwhile may still be in it, or makes it throw. Then repeat it, on every rank that is left. It also
   // throws where others have given this rank up, and where those that are silent may go on by themselves, being more.
   std::vector<int> survivors() const;
+  // After a failure that all ranks have outlived, such as a time-out. Collective over all ranks: what is made from this
+  // communicator from then on has nothing to do with what was begun before. Returns everybody's bytes, by rank. Throws
+  // remoteError, naming them, where ranks have ended or do not answer.
+  std::vector<std::vector<std::byte>> rejoin(std::vector<std::byte> const& mine = {}) const;
   // A communicator of some of the ranks, numbered in the order given, for instance survivors(); collective over them.
   // It has a watch of its own and none of the old one's faults, and works side by side with others of the same ranks,
   // the old one among them, from any threads; calls with the same ranks are matched by their order. Destroy what was
   // made from the old one at leisure. Errors of its bootstrap name ranks as the first bootstrap numbers them.
   std::unique_ptr<Communicator> shrink(std::vector<int> const& ranks) const;
+
+  // A word of each rank, as mapped here, that this rank's kernels shall set when they give up a wait
+  // (layout::Watch::marks, requireUnbroken); until what this returns is destroyed. No rank's memory may go before.
+  std::shared_ptr<void> markWhenBroken(std::vector<std::uint64_t*> const& marks) const;
 
   // The one T of this communicator, made as T(communicator) by the first call and destroyed with the communicator.
   // What a library above keeps for each communicator lives here.

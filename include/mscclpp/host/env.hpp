@@ -49,6 +49,8 @@ inline constexpr std::array settings{
     Setting{"MSCCLPP_IB_RAILS", "1", "How many devices one connection uses where MSCCLPP_IB_HCA does not say, 1 to 8."},
     Setting{"MSCCLPP_IB_GID_INDEX", "", "GID of the port that peers reach; empty: chosen, IPv4 over RoCE v2 first."},
     Setting{"MSCCLPP_IB_ATOMICS", "1", "0: InfiniBand signals by immediate data, as where the device has no atomics."},
+    Setting{"MSCCLPP_CHECK_CALLS", "0",
+            "1: ranks compare each collective call before it starts, and throw on all where they differ; slow."},
     Setting{
         "MSCCLPP_TRACE", "",
         "File for a timeline of triggers, transfers, waits and kernels, %p stands for the process id; empty: none."},
@@ -80,6 +82,7 @@ struct Environment {
   int ibRails = 1;
   std::optional<int> ibGidIndex;  // empty: chosen
   bool ibAtomics = true;
+  bool checkCalls = false;
 };
 
 // The port that is used with MSCCLPP_MASTER_ADDR where MSCCLPP_MASTER_PORT is not set.

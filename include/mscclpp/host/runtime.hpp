@@ -127,6 +127,9 @@ class Runtime {
 
   virtual void* createStream(int device) = 0;
   virtual void destroyStream(void* stream) noexcept = 0;
+  // A number that no other stream of this process has or has had, also where handles come again or stand for a stream
+  // of each thread.
+  virtual std::uint64_t streamId(int device, void* stream) = 0;
   // Returns when all work of the stream is done. A passed limit throws timeout; a failed kernel throws deviceError.
   virtual void synchronize(void* stream, std::chrono::nanoseconds limit) = 0;
   // True when all work of the stream is done.

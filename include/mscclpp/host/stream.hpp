@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "mscclpp/host/device.hpp"
@@ -14,7 +15,8 @@ namespace mscclpp {
 class Stream {
  public:
   explicit Stream(Device device);
-  // Takes part in a stream that somebody else owns, such as a framework's cudaStream_t.
+  // Takes part in a stream that somebody else owns, such as a framework's cudaStream_t. Of handles that stand for a
+  // stream of each thread (cudaStreamPerThread), that of the calling thread, which alone may use what this returns.
   static Stream borrow(Device device, void* native);
   ~Stream();
   Stream(Stream&& other) noexcept;
@@ -23,6 +25,8 @@ class Stream {
   Device device() const noexcept { return device_; }
   // cudaStream_t on CUDA.
   void* native() const noexcept { return native_; }
+  // No other stream of this process has it, or had.
+  std::uint64_t id() const noexcept { return id_; }
 
   // Returns when all work is done. Throws timeout past the limit (that of the environment where not given, so give one
   // for work that may take longer), deviceError where a kernel failed.
@@ -38,10 +42,11 @@ class Stream {
   void copy(void* dst, void const* src, std::size_t bytes) const;
 
  private:
-  Stream(Device device, void* native, bool owned) noexcept : device_(device), native_(native), owned_(owned) {}
+  Stream(Device device, void* native, bool owned);
 
   Device device_;
   void* native_ = nullptr;
+  std::uint64_t id_ = 0;
   bool owned_ = false;
 };
 

@@ -55,7 +55,8 @@ struct PointToPointLayout {
   std::uint64_t stageBytes;   // a multiple of 128
   std::uint64_t packetBytes;  // a multiple of 120 * 16, so that every packet format fills whole lines
   std::uint64_t packetSlot;   // bytes of memory for them
-  // Offsets from the start of a rank's memory, of arrays [ranks][lanes] of counters.
+  // A word at the start of a rank's memory is not 0 once a rank has given up a wait, see Watch::marks. Offsets from
+  // there, of arrays [ranks][lanes] of counters:
   std::uint64_t sent;     // chunks that this rank has sent to a peer
   std::uint64_t taken;    // chunks of a peer that this rank has taken
   std::uint64_t arrived;  // written by the peer: its chunks that are in this rank's stage
@@ -82,7 +83,7 @@ struct PointToPointLayout {
     l.packetSlot = 2 * l.packetBytes;  // LL16 takes the most
     auto const counters = up(8ull * ranks * l.lanes, 128);
     auto const rings = std::uint64_t{ranks} * l.lanes * l.slots;
-    l.sent = 0;
+    l.sent = 128;
     l.taken = l.sent + counters;
     l.arrived = l.taken + counters;
     l.freed = l.arrived + counters;

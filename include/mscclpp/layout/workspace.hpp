@@ -58,8 +58,10 @@ struct WorkspaceLayout {
   std::uint64_t gridBarrier;  // uint32[2]: arrivals, generation
   std::uint64_t total;
 
-  // uint64[blocks] at the very start: rounds done so far; equal for all blocks between kernels.
-  static constexpr std::uint64_t epochs = 0;
+  // uint64 at the very start: not 0 once a rank has given up a wait, see Watch::marks.
+  static constexpr std::uint64_t broken = 0;
+  // uint64[blocks]: rounds done so far; equal for all blocks between kernels.
+  static constexpr std::uint64_t epochs = 8;
 
   static constexpr std::uint64_t alignUp(std::uint64_t bytes, std::uint64_t to) { return (bytes + to - 1) / to * to; }
 

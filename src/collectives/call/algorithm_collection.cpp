@@ -171,14 +171,15 @@ void AlgorithmCollection::execute(Collective collective, Communicator const& com
   auto& cache = collectives_impl::ContextCache::of(communicator);
   auto const key = cache.keyOf(state_, collective, stream, call);
   if (cache.startAgain(key, stream, call)) return;
-
+  cache.begin(key, stream, call);
   auto const resolution = resolve(collective, cache.world(), call);
   auto shaped = call;
   shaped.blocks = resolution.blocks;
   shaped.threads = resolution.threads;
   if (!resolution.launch) {
+    collectives_impl::ContextCache::WithinCall const within(cache);
     resolution.algorithm->execute(communicator, stream, shaped);
-    cache.remember(key, resolution);
+    cache.remember(key, stream, resolution);
     return;
   }
   collectives_impl::startFirst(*resolution.algorithm, resolution.launch, key, communicator, stream, shaped);

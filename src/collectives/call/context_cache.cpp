@@ -36,7 +36,10 @@ layout::WorkspaceRequirement rounded(layout::WorkspaceRequirement const& need, s
 }  // namespace
 
 ContextCache::ContextCache(Communicator const& communicator)
-    : communicator_(communicator), machine_(communicator.device().runtime()) {
+    : communicator_(communicator),
+      machine_(communicator.device().runtime()),
+      failures_(communicator.failures()),
+      comparesCalls_(environment().checkCalls) {
   struct Own {
     std::uint64_t wholeLines;
     std::uint64_t maxBlocks;
@@ -61,7 +64,7 @@ ContextCache::ContextCache(Communicator const& communicator)
     if (world_.noMulticast.empty()) world_.noMulticast = "ranks share a GPU, which takes part once only";
     world_.device.clear();  // no profile was tuned for that
   }
-  for (auto const& other : gather(*communicator.bootstrap(), own)) {
+  for (auto const& other : gather(*communicator.setup(), own)) {
     world_.wholeLines = world_.wholeLines && other.wholeLines != 0;
     world_.maxBlocks = std::min(world_.maxBlocks, static_cast<std::uint32_t>(other.maxBlocks));
     if (other.multicast == 0 && world_.noMulticast.empty()) {
@@ -73,7 +76,7 @@ ContextCache::ContextCache(Communicator const& communicator)
 }
 
 bool ContextCache::agree(bool mine) const {
-  auto const all = gather(*communicator_.bootstrap(), static_cast<std::uint8_t>(mine ? 1 : 0));
+  auto const all = gather(*communicator_.setup(), static_cast<std::uint8_t>(mine ? 1 : 0));
   return std::all_of(all.begin(), all.end(), [](std::uint8_t one) { return one != 0; });
 }
 
@@ -94,27 +97,27 @@ void ContextCache::makeRoom(Map& map, std::size_t limit, bool capturing, MayGo&&
   }
 }
 
-TeamOfStream& ContextCache::team(Stream const& stream, layout::WorkspaceRequirement const& requirement) {
+StreamContext& ContextCache::contextOf(Stream const& stream) {
+  if (auto* const entry = streams_.find(stream.id())) return *entry;
+  makeRoom(streams_, limits_.teams, machine_.capturing(stream.native()),
+           [](StreamContext const& old) { return !old.inGraph && old.retired.empty(); });
+  return streams_.insert(stream.id(), {.number = nextStream_++});
+}
+
+StreamContext& ContextCache::team(Stream const& stream, layout::WorkspaceRequirement const& requirement) {
   bool const capturing = machine_.capturing(stream.native());
-  auto* entry = teams_.find(stream.native());
-  if (entry != nullptr && merge(entry->requirement, requirement) == entry->requirement) {
-    entry->inGraph = entry->inGraph || capturing;
-    return *entry;
+  auto& entry = contextOf(stream);
+  if (entry.team != nullptr && merge(entry.requirement, requirement) == entry.requirement) {
+    entry.inGraph = entry.inGraph || capturing;
+    return entry;
   }
-  if (entry == nullptr) {
-    makeRoom(teams_, limits_.teams, capturing,
-             [](TeamOfStream const& old) { return !old.inGraph && old.retired.empty(); });
-    auto const need = rounded(requirement, world_.maxBlocks);
-    auto team = std::make_unique<Team>(communicator_, need);
-    return teams_.insert(stream.native(), {.team = std::move(team), .requirement = need, .inGraph = capturing});
-  }
-  auto const need = rounded(merge(entry->requirement, requirement), world_.maxBlocks);
-  auto larger = std::make_unique<Team>(communicator_, need);
-  if (entry->inGraph || !quiesce(capturing)) entry->retired.push_back(std::move(entry->team));
-  entry->team = std::move(larger);
-  entry->requirement = need;
-  entry->inGraph = capturing;
-  return *entry;
+  auto const need = rounded(merge(entry.requirement, requirement), world_.maxBlocks);
+  auto made = std::make_unique<Team>(communicator_, need);
+  if (entry.team != nullptr && (entry.inGraph || !quiesce(capturing))) entry.retired.push_back(std::move(entry.team));
+  entry.team = std::move(made);
+  entry.requirement = need;
+  entry.inGraph = capturing;
+  return entry;
 }
 
 void ContextCache::dropDeadWindows() {
@@ -159,7 +162,7 @@ WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std:
     std::uint64_t offset;
     std::uint64_t bytes;
   };
-  auto const all = gather(*communicator_.bootstrap(), Own{offset, allocation.bytes});
+  auto const all = gather(*communicator_.setup(), Own{offset, allocation.bytes});
   auto common = allocation.bytes;
   // Compared with one rank by all, so that all refuse.
   for (std::size_t other = 0; other < all.size(); ++other) {
@@ -185,7 +188,7 @@ std::shared_ptr<void> ContextCache::native(Stream const& stream, std::uint64_t a
   }
   if (!make) return nullptr;
   bool const capturing = machine_.capturing(stream.native());
-  NativeKey const fullKey{algorithm, stream.native(), key};
+  NativeKey const fullKey{algorithm, stream.id(), key};
   if (auto* const found = natives_.find(fullKey)) {
     found->inGraph = found->inGraph || capturing;
     return found->context;
@@ -207,29 +210,41 @@ void ContextCache::setLimits(ContextLimits const& limits) {
 
 ContextCounts ContextCache::counts() const {
   ContextCounts result;
-  result.teams = teams_.size();
   result.windows = windows_.size();
   result.native = natives_.size();
-  teams_.forEach([&](void*, TeamOfStream const& entry) {
+  streams_.forEach([&](std::uint64_t, StreamContext const& entry) {
     result.retiredTeams += entry.retired.size();
-    result.workspaceBytes += entry.team->deviceHandle().layout.total;
+    if (entry.team != nullptr) {
+      ++result.teams;
+      result.workspaceBytes += entry.team->deviceHandle().layout.total;
+    }
     for (auto const& old : entry.retired) result.workspaceBytes += old->deviceHandle().layout.total;
   });
   return result;
 }
 
 void ContextCache::release() {
-  if (!quiesce(false)) {
-    fail(ErrorCode::invalidUsage,
-         "rank {}: releaseContexts while a stream is captured, here or on another rank; end the capture first",
-         communicator_.rank());
+  auto const title = fmt::format("rank {}: releaseContexts", world_.rank);
+  requireReportsTaken(title);
+  for (bool together = false; !together;) {
+    together = true;
+    for (auto const& one : meet(true, {})) {
+      if (!one.idle) {
+        fail(ErrorCode::invalidUsage, "{} while a stream is captured, here or on another rank; end the capture first",
+             title);
+      }
+      together = together && one.anew;  // else it is in a call, which tells it to come here
+    }
   }
-  teams_.clear();
+  streams_.clear();
   windows_.clear();
   natives_.clear();
   calls_.clear();
+  retired_.clear();
+  nextStream_ = 0;
+  settled();
   // Nobody goes on, perhaps to free its buffers, before everybody has let go of them.
-  communicator_.bootstrap()->barrier();
+  communicator_.setup()->barrier();
 }
 
 }  // namespace collectives_impl

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -27,10 +28,15 @@
 
 namespace mscclpp::collectives_impl {
 
-struct TeamOfStream {
-  std::unique_ptr<Team> team;
+// What the calls of one stream have in common. Ranks make the same calls in each stream, in the same order, so they
+// agree on which stream is which by when it came first.
+struct StreamContext {
+  std::uint64_t number = 0;  // of the stream, equal on all ranks
+  std::uint64_t calls = 0;   // begun
+  std::uint64_t resume = 0;  // calls before this one have been given up by some rank
+  std::unique_ptr<Team> team{};
   layout::WorkspaceRequirement requirement{};
-  bool inGraph = false;
+  bool inGraph = false;                          // the team
   std::vector<std::unique_ptr<Team>> retired{};  // that graphs may use
   std::vector<Stream> sides{};                   // beside the stream
   std::uint64_t lastUse = 0;
@@ -50,6 +56,19 @@ struct WindowPlace {
   std::uint64_t offset = 0;
 };
 
+// How far a rank is in a stream.
+struct Progress {
+  std::uint64_t stream;
+  std::uint64_t next;  // call that has not started
+};
+
+// What a rank tells the others after a failure.
+struct Standing {
+  bool idle = false;  // its device has done all work
+  bool anew = false;  // it is in releaseContexts()
+  std::vector<Progress> progress{};
+};
+
 class ContextCache {
  public:
   explicit ContextCache(Communicator const& communicator);
@@ -59,15 +78,30 @@ class ContextCache {
 
   World const& world() const { return world_; }
 
+  // While it lives, calls of this thread are steps of one that has begun, of a user's algorithm: they are not counted.
+  class WithinCall {
+   public:
+    explicit WithinCall(ContextCache& cache);
+    ~WithinCall();
+    WithinCall(WithinCall const&) = delete;
+    WithinCall& operator=(WithinCall const&) = delete;
+
+   private:
+    ContextCache& cache_;
+  };
+
   // What `chooser` remembers the call under; the collective and type are those that there are.
   CallKey keyOf(std::uint64_t chooser, Collective collective, Stream const& stream, CollectiveCall const& call) const;
   // Starts a call that was made before under this key; false where it was not, or where anything must be looked at
-  // anew, such as wrong buffers. Takes lock() by itself, no other, and allocates nothing.
+  // anew, such as wrong buffers or a failure. Takes lock() by itself, no other, and allocates nothing.
   bool startAgain(CallKey const& key, Stream const& stream, CollectiveCall const& call);
+  // Every other call begins here, before it is resolved. After a failure of this rank it finds together with the
+  // others, or throws; so it does where the ranks' calls differ and MSCCLPP_CHECK_CALLS is set.
+  void begin(CallKey const& key, Stream const& stream, CollectiveCall const& call);
   // Starts a call of a kernel that is right and not refused, and remembers it.
   void start(CallKey const& key, KernelLaunch const& launch, Stream const& stream, CollectiveCall const& call);
   // Remembers a user's algorithm, which starts itself.
-  void remember(CallKey const& key, Resolution const& resolution);
+  void remember(CallKey const& key, Stream const& stream, Resolution const& resolution);
 
   // `initialize` runs at the first call with this `algorithm`, `make` where there is no context of the key.
   std::shared_ptr<void> native(Stream const& stream, std::uint64_t algorithm, ContextKey const& key,
@@ -84,9 +118,17 @@ class ContextCache {
     bool inGraph = false;
     std::uint64_t lastUse = 0;
   };
-  using NativeKey = std::tuple<std::uint64_t, void*, ContextKey>;  // algorithm, stream, the user's key
+  using NativeKey = std::tuple<std::uint64_t, std::uint64_t, ContextKey>;  // algorithm, stream, the user's key
 
-  TeamOfStream& team(Stream const& stream, layout::WorkspaceRequirement const& requirement);
+  bool isWithinCall() const;
+  bool hasFailed() const;
+  void requireReportsTaken(std::string const& title) const;
+  std::vector<Standing> meet(bool anew, std::vector<Progress> progress);
+  void settled();
+  void recover(Stream const& stream, std::string const& title);
+  void compareCalls(CallKey const& key, StreamContext const& context, CollectiveCall const& call) const;
+  StreamContext& contextOf(Stream const& stream);
+  StreamContext& team(Stream const& stream, layout::WorkspaceRequirement const& requirement);
   WindowPlace window(Stream const& stream, void const* pointer, std::size_t bytes, bool multicast);
   void launch(RememberedCall const& known, Stream const& stream, CollectiveCall const& call);
   bool quiesce(bool capturing);
@@ -100,12 +142,18 @@ class ContextCache {
   std::recursive_mutex mutex_;
   World world_;
   ContextLimits limits_;
-  LruMap<void*, TeamOfStream> teams_;   // by stream
-  LruMap<std::byte*, Window> windows_;  // by start of the allocation
+  LruMap<std::uint64_t, StreamContext> streams_;  // by id
+  LruMap<std::byte*, Window> windows_;            // by start of the allocation
   LruMap<NativeKey, Native> natives_;
   std::set<std::uint64_t> initialized_;
   RememberedCalls calls_;
   std::uint64_t generation_ = 0;  // how often an entry of the maps has gone to make room
+  std::uint64_t nextStream_ = 0;
+  std::vector<std::shared_ptr<void>> retired_;  // that graphs made before a failure may use
+  std::uint64_t failures_ = 0;                  // of the communicator that the ranks have recovered from
+  bool brokenOff_ = false;                      // something was not set up to its end
+  bool const comparesCalls_;                    // MSCCLPP_CHECK_CALLS
+  std::vector<std::thread::id> withinCalls_;
 };
 
 }  // namespace mscclpp::collectives_impl

@@ -110,6 +110,7 @@ void LibraryAlgorithm::execute(Communicator const& communicator, Stream const& s
   auto& cache = ContextCache::of(communicator);
   auto const key = cache.keyOf(id_, collective_, stream, call);
   if (cache.startAgain(key, stream, call)) return;
+  cache.begin(key, stream, call);
   checkCall(cache.world(), collective_, call);
   startFirst(*this, launchFor(cache.world(), call), key, communicator, stream, call);
 }

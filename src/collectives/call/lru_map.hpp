@@ -49,6 +49,10 @@ class LruMap {
   std::size_t size() const { return entries_.size(); }
 
   template <class F>
+  void forEach(F&& f) {
+    for (auto& [key, entry] : entries_) f(key, entry);
+  }
+  template <class F>
   void forEach(F&& f) const {
     for (auto const& [key, entry] : entries_) f(key, entry);
   }

@@ -29,6 +29,7 @@ void NativeAlgorithm::execute(Communicator const& communicator, Stream const& st
     fail(ErrorCode::invalidUsage, "rank {}: {} by {}: {}", communicator.rank(), nameOf(collective_), name_, why);
   }
   auto& cache = collectives_impl::ContextCache::of(communicator);
+  cache.begin(cache.keyOf(id_, collective_, stream, call), stream, call);
   auto const lock = cache.lock();
   auto const key = functions_.contextKey ? functions_.contextKey(communicator, call) : ContextKey{};
   std::function<void()> initialize;

@@ -19,7 +19,7 @@ namespace mscclpp::collectives_impl {
 // whether a switch can reach them.
 struct CallKey {
   std::uint64_t chooser = 0;  // AlgorithmCollection or algorithm, in the state in which it chose
-  void* stream = nullptr;
+  std::uint64_t stream = 0;   // its id
   std::size_t inBytes = 0;
   std::size_t outBytes = 0;
   std::int32_t blocks = 0;
@@ -45,11 +45,10 @@ struct HashCallKey {
     auto const flags = unsigned{key.symmetric} | unsigned{key.rankOrder} << 1 | unsigned{key.inPlace} << 2 |
                        unsigned{key.bindsIn} << 3 | unsigned{key.bindsOut} << 4;
     std::uint64_t hash = 0;
-    for (std::uint64_t const part :
-         {key.chooser, std::uint64_t(reinterpret_cast<std::uintptr_t>(key.stream)), std::uint64_t{key.inBytes},
-          std::uint64_t{key.outBytes}, std::uint64_t(key.blocks) << 32 ^ std::uint64_t(key.threads),
-          std::uint64_t(key.root) << 32 | std::uint64_t(key.collective) << 24 | std::uint64_t(key.type) << 16 |
-              std::uint64_t(key.op) << 8 | flags}) {
+    for (std::uint64_t const part : {key.chooser, key.stream, std::uint64_t{key.inBytes}, std::uint64_t{key.outBytes},
+                                     std::uint64_t(key.blocks) << 32 ^ std::uint64_t(key.threads),
+                                     std::uint64_t(key.root) << 32 | std::uint64_t(key.collective) << 24 |
+                                         std::uint64_t(key.type) << 16 | std::uint64_t(key.op) << 8 | flags}) {
       hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
       hash ^= hash >> 32;
     }
@@ -64,7 +63,7 @@ struct BufferUse {
   std::size_t element = 1;
 };
 
-struct TeamOfStream;
+struct StreamContext;
 
 struct RememberedCall {
   std::shared_ptr<Algorithm const> algorithm{};  // of the user; null for the library's
@@ -72,8 +71,8 @@ struct RememberedCall {
   int threads = 0;
   KernelLaunch launch{};  // without a kernel: there is nothing to do
   BufferUse buffers{};
-  TeamOfStream* team = nullptr;
-  std::uint64_t contexts = 0;  // ContextCache's generation when `team` was found
+  StreamContext* context = nullptr;
+  std::uint64_t contexts = 0;  // ContextCache's generation when `context` was found
   std::uint64_t kernels = 0;   // KernelTable's when the kernel was
 };
 
@@ -104,9 +103,9 @@ class RememberedCalls {
 
   // Of the few calls that a program repeats; a whole hash takes longer than to look.
   static std::size_t placeOf(CallKey const& key) {
-    auto const mixed = (key.inBytes + key.outBytes * 3 + key.chooser * 7 + std::uint64_t(key.collective) * 11 +
-                        reinterpret_cast<std::uintptr_t>(key.stream)) *
-                       0x9e3779b97f4a7c15u;
+    auto const mixed =
+        (key.inBytes + key.outBytes * 3 + key.chooser * 7 + std::uint64_t(key.collective) * 11 + key.stream * 13) *
+        0x9e3779b97f4a7c15u;
     return mixed >> (64 - placeBits);
   }
 

@@ -7,6 +7,7 @@
 #include "collectives/call/call_check.hpp"
 #include "collectives/call/context_cache.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
+#include "mscclpp/host/error.hpp"
 
 namespace mscclpp::collectives_impl {
 namespace {
@@ -35,7 +36,7 @@ CallKey ContextCache::keyOf(std::uint64_t chooser, Collective collective, Stream
   // Only where a switch might be used does it matter what it can reach.
   bool const binds = call.symmetric && world_.noMulticast.empty();
   return {.chooser = chooser,
-          .stream = stream.native(),
+          .stream = stream.id(),
           .inBytes = call.inBytes,
           .outBytes = call.outBytes,
           .blocks = call.blocks,
@@ -54,23 +55,30 @@ CallKey ContextCache::keyOf(std::uint64_t chooser, Collective collective, Stream
 bool ContextCache::startAgain(CallKey const& key, Stream const& stream, CollectiveCall const& call) {
   if (stream.device() != communicator_.device() || !call.extras.empty()) return false;
   auto held = lock();
+  bool const within = isWithinCall();
+  if (hasFailed() || (comparesCalls_ && !within)) return false;
   auto const* const known = calls_.find(key);
   if (known == nullptr || known->kernels != KernelTable::instance().generation()) return false;
+  if (known->contexts != generation_ || known->context->calls < known->context->resume) return false;
+  auto& context = *known->context;
+  std::uint64_t const counted = within ? 0 : 1;
   if (known->algorithm != nullptr) {
+    context.calls += counted;
     // Users' code runs without the lock.
     auto const algorithm = known->algorithm;
     auto shaped = call;
     shaped.blocks = known->blocks;
     shaped.threads = known->threads;
     held.unlock();
+    WithinCall const scope(*this);
     algorithm->execute(communicator_, stream, shaped);
     return true;
   }
+  if (known->launch.kernel != nullptr && !buffersFit(known->buffers, key.inPlace, call)) return false;
+  context.calls += counted;
   if (known->launch.kernel == nullptr) return true;
-  if (known->contexts != generation_ || !buffersFit(known->buffers, key.inPlace, call)) return false;
-  auto& team = *known->team;
-  teams_.use(team);
-  team.inGraph = team.inGraph || machine_.capturing(stream.native());
+  streams_.use(context);
+  context.inGraph = context.inGraph || machine_.capturing(stream.native());
   launch(*known, stream, call);
   return true;
 }
@@ -84,20 +92,30 @@ void ContextCache::start(CallKey const& key, KernelLaunch const& launched, Strea
                        .kernels = KernelTable::instance().generation()};
   if (launched.count == 0 && key.collective != Collective::barrier) {
     known.launch.kernel = nullptr;
+    known.context = &contextOf(stream);
   } else {
-    known.team = &team(stream, launched.requirement);
-    launch(known, stream, call);
-    // Only now, since windows may have made room.
-    known.contexts = generation_;
+    try {
+      known.context = &team(stream, launched.requirement);
+      launch(known, stream, call);
+    } catch (Error const& error) {
+      // Others may have got further, or nowhere.
+      brokenOff_ = brokenOff_ || error.code() == ErrorCode::timeout || error.code() == ErrorCode::remoteError;
+      throw;
+    }
   }
+  // Only now, since windows may have made room.
+  known.contexts = generation_;
   if (call.extras.empty()) calls_.remember(key, std::move(known));
 }
 
-void ContextCache::remember(CallKey const& key, Resolution const& resolution) {
+void ContextCache::remember(CallKey const& key, Stream const& stream, Resolution const& resolution) {
   auto const held = lock();
+  auto& context = contextOf(stream);
   calls_.remember(key, {.algorithm = resolution.algorithm,
                         .blocks = resolution.blocks,
                         .threads = resolution.threads,
+                        .context = &context,
+                        .contexts = generation_,
                         .kernels = KernelTable::instance().generation()});
 }
 
@@ -107,10 +125,10 @@ void ContextCache::launch(RememberedCall const& known, Stream const& stream, Col
   WindowPlace out;
   if (kernel.inputWindow) in = window(stream, call.in, call.inBytes, kernel.multicast);
   if (kernel.outputWindow) out = window(stream, call.out, call.outBytes, kernel.multicast);
-  auto& sides = known.team->sides;
+  auto& sides = known.context->sides;
   while (sides.size() < kernel.sideStreams) sides.emplace_back(communicator_.device());
   kernel.start({.stream = stream,
-                .team = known.team->team->deviceHandle(),
+                .team = known.context->team->deviceHandle(),
                 .in = call.in,
                 .out = call.out,
                 .count = known.launch.count,

@@ -71,6 +71,11 @@ void CommunicatorImpl::checkOwn(std::string_view operation, RegisteredMemory con
   }
 }
 
+std::shared_ptr<Bootstrap> CommunicatorImpl::setup() const {
+  std::lock_guard const lock(setupMutex);
+  return renewed != nullptr ? renewed : bootstrap;
+}
+
 void CommunicatorImpl::reportFault(ErrorCode code, std::string const& text) {
   {
     std::lock_guard const lock(faultMutex);
@@ -138,6 +143,8 @@ int Communicator::rank() const noexcept { return impl_->rank(); }
 int Communicator::size() const noexcept { return impl_->size(); }
 Device Communicator::device() const noexcept { return impl_->device; }
 layout::Watch* Communicator::watch() const noexcept { return impl_->watch; }
+std::shared_ptr<Bootstrap> Communicator::setup() const { return impl_->setup(); }
+std::uint64_t Communicator::failures() const noexcept { return impl_->failures; }
 
 bool Communicator::reaches(int peer) const {
   impl_->checkPeer("reaches", peer);
@@ -218,11 +225,12 @@ std::vector<RegisteredMemory> Communicator::exchangeMemory(RegisteredMemory cons
   // Keys of transports differ in size from rank to rank.
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size()));
   sizes[static_cast<std::size_t>(rank())] = mine.size();
-  impl_->bootstrap->allGather(sizes.data(), sizeof sizes[0]);
+  auto const setup = impl_->setup();
+  setup->allGather(sizes.data(), sizeof sizes[0]);
   auto const stride = *std::max_element(sizes.begin(), sizes.end());
   std::vector<std::byte> all(stride * sizes.size());
   std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(stride) * rank());
-  impl_->bootstrap->allGather(all.data(), stride);
+  setup->allGather(all.data(), stride);
   std::vector<RegisteredMemory> result;
   for (int peer = 0; peer < size(); ++peer) {
     auto const at = static_cast<std::size_t>(peer);
@@ -230,7 +238,7 @@ std::vector<RegisteredMemory> Communicator::exchangeMemory(RegisteredMemory cons
     result.push_back(peer == rank() ? memory : RegisteredMemory::deserialize(part, impl_->device));
   }
   // Nobody may withdraw its memory before everybody has mapped it.
-  impl_->bootstrap->barrier();
+  setup->barrier();
   return result;
 }
 
@@ -242,6 +250,8 @@ void Communicator::checkReports() const {
   layout::Watch& watch = *impl_->watch;
   std::string const text = explain(watch);
   auto const first = text.empty() ? layout::WaitKind::none : watch.reports[0].kind;
+  bool const broken = first == layout::WaitKind::misuse &&
+                      watch.reports[0].channel == static_cast<std::uint64_t>(layout::Misuse::broken);
   std::optional<Error> fault;
   {
     std::lock_guard const lock(impl_->faultMutex);
@@ -250,11 +260,13 @@ void Communicator::checkReports() const {
   for (auto& report : watch.reports) report = {};
   std::atomic_ref(watch.reportCount).store(0, std::memory_order_relaxed);
   bool const raised = std::atomic_ref(watch.abort).load(std::memory_order_relaxed) != 0;
+  if (raised || !text.empty() || fault) ++impl_->failures;
   // A proxy that has failed does not come back, so neither may kernels wait for it again.
   if (!impl_->aborted && !fault) std::atomic_ref(watch.abort).store(0, std::memory_order_relaxed);
   if (fault) throw Error(fault->code(), text.empty() ? fault->what() : fmt::format("{}\n{}", fault->what(), text));
   if (!text.empty()) {
-    throw Error(first == layout::WaitKind::misuse      ? ErrorCode::invalidUsage
+    throw Error(broken                                 ? ErrorCode::aborted
+                : first == layout::WaitKind::misuse    ? ErrorCode::invalidUsage
                 : first == layout::WaitKind::abandoned ? ErrorCode::remoteError
                                                        : ErrorCode::timeout,
                 text);

@@ -51,6 +51,15 @@ struct CommunicatorImpl {
   void reportFault(ErrorCode code, std::string const& text);
   // Made at first use.
   std::shared_ptr<TransportContext> const& context(Transport transport);
+  std::shared_ptr<Bootstrap> setup() const;
+  struct Agreed {
+    std::vector<int> left;
+    std::vector<int> gone;     // that have ended
+    std::uint64_t number = 0;  // of the agreement, which all ranks that have no failure have in common
+    std::optional<Error> failure{};
+  };
+  // survivors(), without throwing.
+  Agreed agree();
 
   std::shared_ptr<Bootstrap> bootstrap;
   Device device;
@@ -65,6 +74,10 @@ struct CommunicatorImpl {
   std::map<int, std::vector<std::byte>> earlyBallots;  // of later attempts, by rank
   std::mutex groupsMutex;
   std::map<std::vector<int>, std::uint64_t> groups;  // made by shrink(), of these ranks
+  std::atomic<std::uint64_t> failures{0};            // thrown by checkReports()
+  mutable std::mutex setupMutex;
+  std::shared_ptr<Bootstrap> renewed;  // by rejoin(); null before the first
+  std::mutex marksMutex;               // of Watch::marks
   std::mutex faultMutex;
   std::optional<Error> fault;  // the first one
   std::mutex contextsMutex;

@@ -129,6 +129,7 @@ Environment readEnvironment(VariableLookup const& lookup) {
     result.ibGidIndex = static_cast<int>(parseInteger("MSCCLPP_IB_GID_INDEX", *index, 0, 65535));
   }
   result.ibAtomics = on("MSCCLPP_IB_ATOMICS");
+  result.checkCalls = on("MSCCLPP_CHECK_CALLS");
   return result;
 }
 

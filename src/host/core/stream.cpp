@@ -9,21 +9,23 @@
 
 namespace mscclpp {
 
-Stream::Stream(Device device) : device_(device), native_(device.runtime().createStream(device.ordinal)), owned_(true) {}
+Stream::Stream(Device device, void* native, bool owned)
+    : device_(device), native_(native), id_(device.runtime().streamId(device.ordinal, native)), owned_(owned) {}
 
-Stream Stream::borrow(Device device, void* native) {
-  device.runtime();  // must exist
-  return Stream(device, native, false);
-}
+Stream::Stream(Device device) : Stream(device, device.runtime().createStream(device.ordinal), true) {}
+
+Stream Stream::borrow(Device device, void* native) { return Stream(device, native, false); }
 
 Stream::Stream(Stream&& other) noexcept
     : device_(other.device_),
       native_(std::exchange(other.native_, nullptr)),
+      id_(std::exchange(other.id_, 0)),
       owned_(std::exchange(other.owned_, false)) {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(native_, other.native_);
+  std::swap(id_, other.id_);
   std::swap(owned_, other.owned_);
   return *this;
 }

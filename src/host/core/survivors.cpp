@@ -52,6 +52,14 @@ class Agreement {
     return result;
   }
 
+  std::vector<int> gone() {
+    std::vector<int> result;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (of(peer) == Is::gone) result.push_back(peer);
+    }
+    return result;
+  }
+
  private:
   struct Received {
     Ballot head{};
@@ -215,9 +223,20 @@ class Agreement {
 
 }  // namespace
 
+CommunicatorImpl::Agreed CommunicatorImpl::agree() {
+  std::lock_guard const lock(agreementMutex);
+  Agreement attempt(*this);
+  try {
+    return {.left = attempt.run(), .gone = attempt.gone(), .number = agreement};
+  } catch (Error const& error) {
+    return {.left = {}, .gone = attempt.gone(), .number = agreement, .failure = error};
+  }
+}
+
 std::vector<int> Communicator::survivors() const {
-  std::lock_guard const lock(impl_->agreementMutex);
-  return Agreement(*impl_).run();
+  auto const agreed = impl_->agree();
+  if (agreed.failure) throw *agreed.failure;
+  return agreed.left;
 }
 
 }  // namespace mscclpp

@@ -73,6 +73,10 @@ std::string refused(layout::WaitReport const& report) {
     case Misuse::triggerMemory:
       return fmt::format("memory id {} for the port channel to rank {}: ids are 0 to {}", report.seen, report.peer,
                          report.expected);
+    case Misuse::broken:
+      return "to go on with a team, program or ring of messages of which a wait was given up before, here or on "
+             "another "
+             "rank: the ranks may have counted differently";
     case Misuse::planBytes:
       return fmt::format("a message of {} bytes: the program's context was made for at most {}", report.seen,
                          report.expected);
@@ -147,13 +151,15 @@ auto topicOf(layout::WaitReport const& report) {
   return std::tuple(report.kind, report.rank, report.peer, report.channel, report.expected, report.seen);
 }
 
-char const* advice(layout::WaitKind kind) {
+char const* advice(layout::WaitReport const& report) {
   using layout::WaitKind;
-  switch (kind) {
+  switch (report.kind) {
     case WaitKind::gridBarrier:
       return "check that all blocks of the grid fit the device at once, and that all take part";
     case WaitKind::misuse:
-      return "correct the launch";
+      if (report.channel != static_cast<std::uint64_t>(layout::Misuse::broken)) return "correct the launch";
+      return "the next call of an AlgorithmCollection finds together with the other ranks; make teams and programs of "
+             "your own anew, after Communicator::rejoin() on all ranks";
     case WaitKind::proxy:
       return "check that the proxy is started";
     case WaitKind::message:
@@ -202,7 +208,7 @@ std::string explain(layout::Watch const& watch) {
   std::string text;
   for (std::size_t i = 0; i < topics.size(); ++i) text += line(topics[i], threads[i]) + "\n";
   if (begun > complete) text += fmt::format("and {} more reports\n", begun - complete);
-  return text + advice(topics.front().kind);
+  return text + advice(topics.front());
 }
 
 }  // namespace mscclpp

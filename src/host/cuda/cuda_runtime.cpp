@@ -410,6 +410,16 @@ class CudaRuntime final : public Runtime {
     }
   }
 
+  std::uint64_t streamId(int device, void* stream) override {
+    std::optional<DeviceScope> scope;
+    if (reinterpret_cast<std::uintptr_t>(stream) <= reinterpret_cast<std::uintptr_t>(cudaStreamPerThread)) {
+      scope.emplace(device);  // the handle means a stream of the current device
+    }
+    unsigned long long id = 0;
+    check(cudaStreamGetId(static_cast<cudaStream_t>(stream), &id), "ask for the number of a CUDA stream");
+    return id;
+  }
+
   void synchronize(void* stream, std::chrono::nanoseconds limit) override {
     Deadline const deadline(limit);
     // Most waits are short and somebody measures them, so look without pause for the first 2 ms.

@@ -33,7 +33,7 @@ std::vector<Proposal> gather(Communicator const& communicator, HierarchyRequirem
   std::vector<Proposal> all(static_cast<std::size_t>(communicator.size()));
   all[static_cast<std::size_t>(communicator.rank())] = {leaderOf(communicator), requirement.blocks, requirement.bytes,
                                                         requirement.allToAll ? 1u : 0u};
-  communicator.bootstrap()->allGather(all.data(), sizeof(Proposal));
+  communicator.setup()->allGather(all.data(), sizeof(Proposal));
   return all;
 }
 

@@ -25,7 +25,10 @@ class Members {
   // `what` is being made, by `ranks` of the communicator in this order; empty: by all. Throws invalidUsage where they
   // are no distinct ranks of it, do not hold the caller, or are too many.
   Members(std::string what, CommunicatorImpl const& communicator, std::vector<int> ranks)
-      : what_(std::move(what)), communicator_(communicator), ranks_(std::move(ranks)) {
+      : what_(std::move(what)),
+        communicator_(communicator),
+        bootstrap_(communicator.setup()),
+        ranks_(std::move(ranks)) {
     int const self = communicator.rank();
     if (ranks_.empty()) {
       ranks_.resize(static_cast<std::size_t>(communicator.size()));
@@ -57,7 +60,7 @@ class Members {
 
   // Everybody's bytes, by place.
   std::vector<std::vector<std::byte>> gather(std::vector<std::byte> const& mine) const {
-    auto& bootstrap = *communicator_.bootstrap;
+    auto& bootstrap = *bootstrap_;
     std::vector<std::vector<std::byte>> result;
     for (int peer : ranks_) {
       if (peer != bootstrap.getRank()) BootstrapAccess::send(bootstrap, mine, peer, BootstrapAccess::team);
@@ -111,6 +114,7 @@ class Members {
 
   std::string what_;
   CommunicatorImpl const& communicator_;
+  std::shared_ptr<Bootstrap> bootstrap_;
   std::vector<int> ranks_;
   int place_ = 0;
 };

@@ -100,6 +100,10 @@ PointToPoint::PointToPoint(Communicator const& communicator, layout::PointToPoin
   });
   window_.emplace(communicator, memory_->data(), memory_->bytes(), std::move(ranks));
   std::copy_n(window_->deviceHandle().bases, handle_.size, handle_.bases);
+  std::vector<std::uint64_t*> marks;
+  marks.reserve(static_cast<std::size_t>(handle_.size));
+  for (int i = 0; i < handle_.size; ++i) marks.push_back(reinterpret_cast<std::uint64_t*>(handle_.bases[i]));
+  guard_ = communicator.markWhenBroken(marks);
 }
 
 std::uint64_t PointToPoint::undelivered(int peer) const {

@@ -88,7 +88,6 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
   handle_.watch = shared->watch;
   handle_.layout = layout::WorkspaceLayout::make(mine.ranks, requirement);
   handle_.layout.wholeLines = wholeLines ? 1 : 0;
-  keepAlive_ = shared;
   RegisteredMemory own;
   auto const records = members.together([&] {
     for (int member : members.ranks()) {
@@ -107,6 +106,12 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
                                                    : RegisteredMemory::deserialize(records[i], communicator.device()));
       handle_.workspaces[i] = mapped_.back().data();
     }
+    std::vector<std::uint64_t*> marks;
+    marks.reserve(static_cast<std::size_t>(handle_.size));
+    for (int i = 0; i < handle_.size; ++i) {
+      marks.push_back(reinterpret_cast<std::uint64_t*>(handle_.workspaces[i] + layout::WorkspaceLayout::broken));
+    }
+    guard_ = communicator.markWhenBroken(marks);
     return std::vector<std::byte>();
   });
   if (requirement.multicast == 0) return;

@@ -144,7 +144,7 @@ Stream* Machine::createStream(int device, bool ofHost) {
   checkDevice(device, "createStream");
   requireOwner("createStream");
   auto const lock = driver_.lock();
-  streams_.push_back(std::make_unique<Stream>(*this, device, ofHost));
+  streams_.push_back(std::make_unique<Stream>(*this, device, ofHost, ++lastStream_));
   return streams_.back().get();
 }
 

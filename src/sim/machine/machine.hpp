@@ -59,6 +59,7 @@ class Machine {
   void destroyStream(void* stream) noexcept;
   Stream& checkStream(void* stream, char const* operation);
   std::vector<void*> streamsOf(int device);
+  std::uint64_t streamId(void* stream) { return checkStream(stream, "streamId").id(); }
   std::size_t streamCount();
   void submit(Stream& stream, decltype(Work::what) what);
   void orderAfter(Stream& stream, Stream& earlier);
@@ -104,6 +105,7 @@ class Machine {
   Scheduler scheduler_;
   Driver driver_{*this};
   std::vector<std::unique_ptr<Stream>> streams_;
+  std::uint64_t lastStream_ = 0;  // its number
   std::atomic<bool> deterministic_{false};
   std::thread::id runThread_;
   RankRun* run_ = nullptr;

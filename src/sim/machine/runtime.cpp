@@ -159,6 +159,7 @@ class SimRuntime final : public Runtime {
 
   void* createStream(int device) override { return machine().createStream(device, false); }
   void destroyStream(void* stream) noexcept override { machine().destroyStream(stream); }
+  std::uint64_t streamId(int, void* stream) override { return machine().streamId(stream); }
   void synchronize(void* stream, std::chrono::nanoseconds limit) override { machine().synchronize(stream, limit); }
   bool idle(void* stream) override { return machine().idle(stream); }
   bool synchronizeDevice(int device) override {

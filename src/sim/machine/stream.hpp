@@ -53,9 +53,11 @@ struct Work {
 class Stream {
  public:
   // `ofHost`: runs a thread of the host, and is nobody's to wait for.
-  Stream(Machine& machine, int device, bool ofHost) : machine_(machine), device_(device), ofHost_(ofHost) {}
+  Stream(Machine& machine, int device, bool ofHost, std::uint64_t id)
+      : machine_(machine), device_(device), ofHost_(ofHost), id_(id) {}
 
   int device() const { return device_; }
+  std::uint64_t id() const { return id_; }
   bool ofHost() const { return ofHost_; }
 
   // ---- any thread
@@ -87,6 +89,7 @@ class Stream {
   Machine& machine_;
   int const device_;
   bool const ofHost_;
+  std::uint64_t const id_;
   std::deque<Work> queue_;
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> completed_{0};

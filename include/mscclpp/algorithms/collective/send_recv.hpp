@@ -134,7 +134,9 @@ class SendRecv {
     // How many chunks of the lane there have been in all calls; only this end's block reads and writes it.
     MSCCLPP_DEVICE std::uint64_t recall(std::uint64_t array) const {
       group.sync();
-      return load<Order::relaxed, Scope::device>(counter(links.rank, array, peer));
+      auto const count = load<Order::relaxed, Scope::device>(counter(links.rank, array, peer));
+      requireUnbroken(links.watch, loadBroken(reinterpret_cast<std::uint64_t const*>(links.bases[links.rank])));
+      return count;
     }
     MSCCLPP_DEVICE void keep(std::uint64_t array, std::uint64_t count) const {
       if (group.rank() == 0) store<Order::relaxed, Scope::device>(counter(links.rank, array, peer), count);

@@ -61,11 +61,15 @@ struct PacketTransport : P {
       return P::wholeWarp ? all / 32 * 32 : all;
     }
 
-    MSCCLPP_DEVICE void open() { epoch_ = readEpoch(team_, blocks_); }
+    MSCCLPP_DEVICE void open() {
+      auto const read = beginReadEpoch(team_, blocks_);
+      epoch_ = read.epoch;
+      stray_ = strayRounds(read.broken, team_.rank);
+    }
 
     MSCCLPP_DEVICE void beginRound() {
       ++epoch_;
-      flag_ = packetFlag(epoch_);
+      flag_ = packetFlag(epoch_ + stray_);
       base_ = evenBase_ + std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * slice();
     }
 
@@ -84,6 +88,7 @@ struct PacketTransport : P {
 
     template <unsigned Count>
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<P::words> (&values)[Count]) const {
+      requireUnbroken(team_.watch, stray_);
       auto const* const own = team_.workspace(team_.rank);
       std::byte const* slots[Count];
       bool active[Count];
@@ -115,6 +120,7 @@ struct PacketTransport : P {
     std::uint64_t base_ = 0;  // in this one
     std::uint32_t rowSlots_;
     std::uint32_t flag_ = 0;
+    std::uint32_t stray_ = 0;  // of a team that is broken
   };
 };
 

@@ -32,7 +32,8 @@ class PlanRunner {
  public:
   MSCCLPP_DEVICE PlanRunner(layout::PlanHandle const& plan, layout::WindowHandle const& in,
                             layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op = {})
-      : context_{PlanPlaces<T, Shape>(plan, in, out, call, loadEpoch(thisBlock(), plan.epochs, arch::blockIndex())),
+      : context_{PlanPlaces<T, Shape>(plan, in, out, call, loadEpoch(thisBlock(), plan.epochs, arch::blockIndex()),
+                                      loadBroken(plan.broken)),
                  StepReduction<T, Op>(op)} {}
 
   // Where data lie now; whoever runs steps one by one moves it on with the turns of loops.
@@ -84,6 +85,7 @@ class PlanRunner {
   MSCCLPP_DEVICE void order(Steps const& steps, layout::PlanStep const& step) {
     using Semaphore = MemoryDevice2DeviceSemaphoreDeviceHandle;
     using Port = BasePortChannelDeviceHandle;
+    context_.places.requireUnbroken();
     switch (static_cast<dsl::StepKind>(step.kind)) {
       case dsl::StepKind::signal:
         if (isPort(step)) return forEachObject(steps, step, [&](int id) { Port(plan().ports[id]).signal(); });

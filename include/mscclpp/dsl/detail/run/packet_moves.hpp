@@ -31,7 +31,7 @@ MSCCLPP_DEVICE std::byte* packetPlace(Context const& context, layout::PlanOperan
 
 template <class Context>
 MSCCLPP_DEVICE std::uint32_t flagOf(Context const& context) {
-  return packetFlag(context.places.epoch());
+  return packetFlag(context.places.epoch() + context.places.strayRounds());
 }
 
 // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
