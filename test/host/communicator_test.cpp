@@ -18,11 +18,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-Device fake(int ordinal) {
-  FakeRuntime::instance();
-  return {DeviceKind::sim, ordinal};
-}
-
 // Ranks as threads, each with a communicator on its own device.
 std::vector<std::optional<Error>> runRanksWith(int ranks, std::function<void(Communicator&)> const& body,
                                                std::chrono::nanoseconds limit = 10s) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "host/cuda/multicast_driver.hpp"
+#include "mscclpp/host/device.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/runtime.hpp"
 
@@ -203,5 +204,11 @@ class FakeRuntime final : public Runtime {
   std::map<std::byte*, Block> blocks_;
   std::vector<std::pair<void*, std::function<void()>>> copies_;  // under way, and their streams
 };
+
+// A device of it, which this installs.
+inline Device fake(int ordinal) {
+  FakeRuntime::instance();
+  return {DeviceKind::sim, ordinal};
+}
 
 }  // namespace mscclpp::test

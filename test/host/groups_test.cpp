@@ -22,11 +22,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-Device fake(int ordinal) {
-  FakeRuntime::instance();
-  return {DeviceKind::sim, ordinal};
-}
-
 // One bootstrap per rank, of each kind.
 std::vector<std::shared_ptr<Bootstrap>> make(std::string const& kind, int ranks) {
   auto result = LocalBootstrap::create(ranks, 20s);

@@ -17,11 +17,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-Device fake(int ordinal) {
-  FakeRuntime::instance();
-  return {DeviceKind::sim, ordinal};
-}
-
 struct Pipe {
   int ends[2] = {-1, -1};
   Pipe() { REQUIRE(::pipe(ends) == 0); }

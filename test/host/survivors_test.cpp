@@ -24,11 +24,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-Device fake(int ordinal) {
-  FakeRuntime::instance();
-  return {DeviceKind::sim, ordinal};
-}
-
 struct QuietLog {
   QuietLog() { setLogLevel(LogLevel::off); }
 } const quietLog;

@@ -3,9 +3,9 @@
 // The only spin loop. Every wait of the library is a call of `poll`, so every wait has a time limit, hears an abort,
 // and says what it waited for.
 //
-// A wait that gives up writes a WaitReport into the watch, marks the counters of rounds, the peers' too, so that no
-// later kernel goes on with what may differ between the ranks now, raises the abort flag so that the other waiters of
-// the rank leave too, and leaves the kernel: barriers stop counting the thread, the device context stays usable, and
+// A wait that gives up writes a WaitReport into the watch, marks what works in rounds on all ranks (Watch::marks), so
+// that no later kernel goes on with what may differ between them now, raises the abort flag so that the other waiters
+// of the rank leave too, and leaves the kernel: barriers stop counting the thread, the device context stays usable, and
 // the host's Communicator::checkReports() turns the reports into an error. Cost while waiting: the condition itself;
 // the watch is looked at about once in a thousand spins.
 #pragma once
@@ -27,7 +27,7 @@ inline namespace MSCCLPP_BACKEND {
 
 using layout::WaitFor;
 
-// Later kernels of all ranks refuse what counts its rounds here, see device/epoch.hpp.
+// Later kernels of all ranks refuse what is marked, see device/epoch.hpp.
 MSCCLPP_DEVICE void markBroken(layout::Watch* watch) {
   auto const used = load<Order::relaxed, Scope::system>(&watch->marksUsed);
   for (std::uint32_t i = 0; i < used; ++i) {
@@ -125,7 +125,7 @@ MSCCLPP_DEVICE std::uint32_t strayRounds(std::uint64_t broken, int rank) {
   constexpr std::uint32_t apart = far / (2 * maxTeamSize) / 2 * 2;
   return broken != 0 ? far + static_cast<std::uint32_t>(rank) * apart : 0;
 }
-// Refuses to go on where it is set. Called before anything is sent to a peer.
+// Refuses to go on where it is set. Called before anything is sent to a peer, but for stray packets.
 MSCCLPP_DEVICE void requireUnbroken(layout::Watch* watch, std::uint64_t broken) {
   require(broken == 0, watch, -1, std::uint64_t(layout::Misuse::broken), 0, 0);
 }
