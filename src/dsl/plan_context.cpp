@@ -17,7 +17,7 @@ constexpr std::size_t signalStride = 64;  // counters of different peers do not 
 
 // All ranks lay out alike: room for the rank with the most channels and the most scratch.
 struct SharedLayout {
-  std::size_t broken = 0, scratch = 0;  // where they begin
+  std::size_t calls = 0, scratch = 0;  // where they begin
   std::size_t bytes = 0;
   std::uint64_t stride = 0, half = 0;
 };
@@ -29,8 +29,8 @@ SharedLayout layoutOf(Program const& program, layout::PlanShape const& shape, st
     chunks = std::max(chunks, static_cast<std::size_t>(rank.scratchChunks));
   }
   SharedLayout at;
-  at.broken = channels * signalStride;
-  at.scratch = roundUp<std::size_t>(at.broken + sizeof(std::uint64_t), 256);
+  at.calls = channels * signalStride;
+  at.scratch = roundUp<std::size_t>(at.calls + sizeof(layout::RoundCounter) * shape.blocks, 256);
   at.stride = roundUp<std::size_t>(std::max<std::uint64_t>(longestChunk(maxBytes, shape.longestOf), 16), 16) *
               (program.protocol == Protocol::lowLatency ? 2 : 1);
   at.half = roundUp<std::size_t>(at.stride * chunks, 256);
@@ -176,13 +176,14 @@ void PlanContext::share(Communicator const& communicator, Program const& program
     if (communicator.reaches(static_cast<int>(r))) handle_.scratch[r] = mapped_[r].data() + at.scratch;
   }
   handle_.scratchStart = at.scratch;
-  handle_.broken = reinterpret_cast<std::uint64_t const*>(static_cast<std::byte const*>(shared_.data()) + at.broken);
-  std::vector<std::uint64_t*> marks;
+  std::vector<layout::RoundCounters> counters;
   for (std::size_t r = 0; r < mapped_.size(); ++r) {
     if (!communicator.reaches(static_cast<int>(r))) continue;
-    marks.push_back(reinterpret_cast<std::uint64_t*>(mapped_[r].data() + at.broken));
+    auto* const calls = reinterpret_cast<layout::RoundCounter*>(mapped_[r].data() + at.calls);
+    counters.push_back({calls, handle_.shape.blocks, static_cast<unsigned>(r)});
+    if (static_cast<int>(r) == handle_.rank) handle_.calls = calls;
   }
-  guard_ = communicator.markWhenBroken(marks);
+  guard_ = communicator.leadAstray(counters);
   if (multicast) {
     multicast_.emplace(communicator, shared_.data(), at.bytes);
     handle_.scratchMulticast = multicast_->address() + at.scratch;
@@ -212,9 +213,8 @@ void PlanContext::makeCounters(Communicator const& communicator, Program const& 
     }
   }
   std::size_t const channels = mine.channels.size(), semaphores = mine.semaphores.size();
-  std::vector<std::uint64_t> words(handle_.shape.blocks + channels + 2 * semaphores + barriers);
-  auto const expected = handle_.shape.blocks;
-  auto const tokens = expected + channels;
+  std::vector<std::uint64_t> words(channels + 2 * semaphores + barriers);
+  auto const tokens = channels;
   auto const firstBarrier = tokens + 2 * semaphores;
   for (std::size_t s = 0; s < semaphores; ++s) words[tokens + 2 * s] = static_cast<std::uint64_t>(mine.semaphores[s]);
 
@@ -240,7 +240,7 @@ void PlanContext::makeCounters(Communicator const& communicator, Program const& 
                                               static_cast<std::size_t>(channel) * signalStride);
     };
     // A channel without a partner has no signals.
-    list.push_back({word(handle_.rank, static_cast<int>(c)), pair < 0 ? nullptr : word(peer, pair), base + expected + c,
+    list.push_back({word(handle_.rank, static_cast<int>(c)), pair < 0 ? nullptr : word(peer, pair), base + c,
                     handle_.watch, peer, static_cast<std::uint32_t>(c)});
   }
   for (std::size_t s = 0; s < semaphores; ++s) {
@@ -250,7 +250,6 @@ void PlanContext::makeCounters(Communicator const& communicator, Program const& 
   copyToDevice(communicator.device(), base, std::span<std::uint64_t const>(words));
   auto* const placed = reinterpret_cast<layout::SemaphoreHandle*>(static_cast<std::byte*>(private_.data()) + handles);
   copyToDevice(communicator.device(), placed, std::span<layout::SemaphoreHandle const>(list));
-  handle_.epochs = base;
   handle_.barriers = reinterpret_cast<std::uint32_t*>(base + firstBarrier);
   handle_.channels = placed;
   handle_.semaphores = placed + channels;

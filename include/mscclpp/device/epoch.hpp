@@ -8,55 +8,44 @@
 // same block of every peer, and a barrier of its own threads lies between its last read of a round and its first write
 // of the next: who writes round e+2 has heard in round e+1 from a peer that had finished reading round e.
 //
-// Where a rank has given up a wait, ranks may have counted differently, and the next round could take the data of
-// another for its own. So giving up marks the team on all ranks (markBroken), and who finds the mark refuses: before it
-// sends anything, or, of packets, once it has sent such as nobody takes (strayRounds). The team is to be made anew.
-//
-// There is one word per block, equal for all blocks between kernels whatever their grids were: each block also advances
-// the words that have no block in this launch.
+// There is one counter per block, equal for all blocks between kernels whatever their grids were: each block also
+// advances those that have no block in this launch.
 #pragma once
 
 #include <cstdint>
 
 #include "mscclpp/device/group.hpp"
-#include "mscclpp/device/memory.hpp"
+#include "mscclpp/device/round_counter.hpp"
 #include "mscclpp/device/team.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-// What the word of a block says. All its threads call. It first waits for the kernel ahead in the stream, where
+// What the counter of a block says. All its threads call. It first waits for the kernel ahead in the stream, where
 // launches overlap, and for the other threads of the block, which ends the round before it in the same kernel. The load
 // is only begun here: code that does not need the number at once hides its latency.
 template <SyncGroup G>
-MSCCLPP_DEVICE std::uint64_t loadEpoch(G const& group, std::uint64_t const* epochs, unsigned block) {
+MSCCLPP_DEVICE std::uint64_t loadEpoch(G const& group, layout::RoundCounter const* epochs, unsigned block) {
   waitForPreviousKernel();
   group.sync();
-  return load<Order::relaxed, Scope::device>(epochs + arch::perThread(block));
+  return loadRounds(epochs + arch::perThread(block));
 }
 
-// Rounds of the team done so far, and its mark, which the caller has yet to look at (requireUnbroken).
-struct EpochRead {
-  std::uint64_t epoch;
-  std::uint64_t broken;
-};
-
-// As loadEpoch().
+// Rounds of the team done so far, as loadEpoch(); the caller has yet to requireTogether().
 template <BlockSet B>
-MSCCLPP_DEVICE EpochRead beginReadEpoch(DeviceTeam const& team, B const& blocks) {
+MSCCLPP_DEVICE std::uint64_t beginReadEpoch(DeviceTeam const& team, B const& blocks) {
   auto const block = blocks.blockRank();
   require(blocks.blockCount() <= team.layout.blocks, team.watch, -1, std::uint64_t(layout::Misuse::blockCount),
           team.layout.blocks, blocks.blockCount());
-  auto const epoch = loadEpoch(blocks.block(), team.epochs(), block);
-  return {epoch, loadBroken(team.broken())};
+  return loadEpoch(blocks.block(), team.epochs(), block);
 }
 
-// The epoch of a team that is not marked.
+// The same, not astray.
 template <BlockSet B>
 MSCCLPP_DEVICE std::uint64_t readEpoch(DeviceTeam const& team, B const& blocks) {
-  auto const read = beginReadEpoch(team, blocks);
-  requireUnbroken(team.watch, read.broken);
-  return read.epoch;
+  auto const epoch = beginReadEpoch(team, blocks);
+  requireTogether(team.watch, epoch);
+  return epoch;
 }
 
 // Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so
@@ -67,7 +56,7 @@ MSCCLPP_DEVICE void commitEpoch(DeviceTeam const& team, B const& blocks, std::ui
   auto const count = blocks.blockCount();
   group.sync();
   for (unsigned i = blocks.blockRank() + group.rank() * count; i < team.layout.blocks; i += group.size() * count) {
-    store<Order::relaxed, Scope::device>(team.epochs() + i, epoch);
+    storeRounds(team.epochs() + i, epoch);
   }
 }
 

@@ -3,9 +3,9 @@
 // The only spin loop. Every wait of the library is a call of `poll`, so every wait has a time limit, hears an abort,
 // and says what it waited for.
 //
-// A wait that gives up writes a WaitReport into the watch, marks what works in rounds on all ranks (Watch::marks), so
-// that no later kernel goes on with what may differ between them now, raises the abort flag so that the other waiters
-// of the rank leave too, and leaves the kernel: barriers stop counting the thread, the device context stays usable, and
+// A wait that gives up writes a WaitReport into the watch, marks the counters of rounds of all ranks, so that no later
+// kernel goes on with what may differ between them now, raises the abort flag so that the other waiters of the rank
+// leave too, and leaves the kernel: barriers stop counting the thread, the device context stays usable, and
 // the host's Communicator::checkReports() turns the reports into an error. Cost while waiting: the condition itself;
 // the watch is looked at about once in a thousand spins.
 #pragma once
@@ -27,12 +27,17 @@ inline namespace MSCCLPP_BACKEND {
 
 using layout::WaitFor;
 
-// Later kernels of all ranks refuse what is marked, see device/epoch.hpp.
-MSCCLPP_DEVICE void markBroken(layout::Watch* watch) {
-  auto const used = load<Order::relaxed, Scope::system>(&watch->marksUsed);
+// Later kernels of all ranks refuse, see layout/round_counter.hpp.
+MSCCLPP_COLD_DEVICE void leadAstray(layout::Watch* watch) {
+  auto const used = load<Order::relaxed, Scope::system>(&watch->countersUsed);
   for (std::uint32_t i = 0; i < used; ++i) {
-    auto* const mark = load<Order::relaxed, Scope::system>(&watch->marks[i]);
-    if (mark != nullptr) store<Order::relaxed, Scope::system>(mark, std::uint64_t{1});
+    auto const& counters = watch->counters[i];
+    auto* const first = load<Order::acquire, Scope::system>(&counters.first);
+    if (first == nullptr) continue;
+    auto const stray = layout::strayRounds(counters.place);
+    for (std::uint32_t c = 0; c < counters.count; ++c) {
+      store<Order::relaxed, Scope::system>(&first[c].astray, stray);
+    }
   }
 }
 
@@ -54,7 +59,7 @@ MSCCLPP_COLD_DEVICE void giveUp(layout::Watch* watch, WaitFor what, std::uint64_
     report.seen = seen;
     report.waitedNs = waitedNs;
     store<Order::release, Scope::system>(&report.complete, 1u);
-    markBroken(watch);
+    leadAstray(watch);
   }
   store<Order::relaxed, Scope::system>(&watch->abort, 1u);
   arch::exitKernel();
@@ -113,21 +118,6 @@ MSCCLPP_DEVICE void require(bool condition, layout::Watch* watch, std::int32_t p
     return;
   requireAlone(false, watch, peer, what, limit, seen);
   __builtin_unreachable();
-}
-
-// What the mark of a team, program or ring says; the load is only begun here.
-MSCCLPP_DEVICE std::uint64_t loadBroken(std::uint64_t const* mark) { return load<Order::relaxed, Scope::system>(mark); }
-// What packets' flags are off by where it is set, for a rank of a team: even, and so far that no flag of this rank is
-// one that any other sends or waits for. Nothing waits for that: a branch between a packet's data and its store would
-// keep the compiler from loading the data early (H200: 0.25 of 1.57 us for an all-reduce of 1 KiB).
-MSCCLPP_DEVICE std::uint32_t strayRounds(std::uint64_t broken, int rank) {
-  constexpr std::uint32_t far = std::uint32_t{1} << 29;
-  constexpr std::uint32_t apart = far / (2 * maxTeamSize) / 2 * 2;
-  return broken != 0 ? far + static_cast<std::uint32_t>(rank) * apart : 0;
-}
-// Refuses to go on where it is set. Called before anything is sent to a peer, but for stray packets.
-MSCCLPP_DEVICE void requireUnbroken(layout::Watch* watch, std::uint64_t broken) {
-  require(broken == 0, watch, -1, std::uint64_t(layout::Misuse::broken), 0, 0);
 }
 
 }  // namespace MSCCLPP_BACKEND

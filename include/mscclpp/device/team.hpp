@@ -27,11 +27,8 @@ struct DeviceTeam : layout::TeamHandle {
     return rank + distance < ranks ? rank + distance : rank + distance - ranks;
   }
 
-  MSCCLPP_DEVICE std::uint64_t const* broken() const {
-    return reinterpret_cast<std::uint64_t const*>(workspaces[rank] + layout.broken);
-  }
-  MSCCLPP_DEVICE std::uint64_t* epochs() const {
-    return reinterpret_cast<std::uint64_t*>(workspaces[rank] + layout.epochs);
+  MSCCLPP_DEVICE layout::RoundCounter* epochs() const {
+    return reinterpret_cast<layout::RoundCounter*>(workspaces[rank] + layout.epochs);
   }
   // Where `source` tells block `block` of `ofRank` the last epoch whose phase it has published.
   MSCCLPP_DEVICE std::uint64_t* signal(int ofRank, unsigned phase, unsigned block, int source) const {

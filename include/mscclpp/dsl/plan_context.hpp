@@ -62,7 +62,7 @@ class PlanContext {
   DeviceMemory private_;               // counters of this rank alone
   DeviceMemory table_;
   std::vector<RegisteredMemory> mapped_;
-  std::shared_ptr<void> guard_;               // of the marks
+  std::shared_ptr<void> guard_;               // of the counters
   std::optional<MulticastWindow> multicast_;  // of shared_, where a switch reads or writes scratch
   std::shared_ptr<PlanPorts> ports_;          // empty where the program has none
   layout::PlanHandle handle_{};

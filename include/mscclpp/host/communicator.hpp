@@ -106,9 +106,9 @@ class Communicator {
   // made from the old one at leisure. Errors of its bootstrap name ranks as the first bootstrap numbers them.
   std::unique_ptr<Communicator> shrink(std::vector<int> const& ranks) const;
 
-  // A word of each rank, as mapped here, that this rank's kernels shall set when they give up a wait
-  // (layout::Watch::marks, requireUnbroken); until what this returns is destroyed. No rank's memory may go before.
-  std::shared_ptr<void> markWhenBroken(std::vector<std::uint64_t*> const& marks) const;
+  // What this rank's kernels shall lead astray when they give up a wait (layout/round_counter.hpp), of each rank that
+  // is mapped; until what this returns is destroyed. No rank's memory may go before.
+  std::shared_ptr<void> leadAstray(std::vector<layout::RoundCounters> const& counters) const;
 
   // The one T of this communicator, made as T(communicator) by the first call and destroyed with the communicator.
   // What a library above keeps for each communicator lives here.

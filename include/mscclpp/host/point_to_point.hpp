@@ -48,7 +48,7 @@ class PointToPoint {
  private:
   std::unique_ptr<DeviceMemory> memory_;
   std::optional<MemoryWindow> window_;
-  std::shared_ptr<void> guard_;  // of the marks
+  std::shared_ptr<void> guard_;  // of the counters
   layout::PointToPointHandle handle_{};
   int ranksPerDevice_ = 1;
 };

@@ -31,7 +31,7 @@ class Team {
  private:
   DeviceMemory workspace_;
   std::vector<RegisteredMemory> mapped_;
-  std::shared_ptr<void> guard_;  // of the marks; keeps the communicator's watch
+  std::shared_ptr<void> guard_;  // of the counters; keeps the communicator's watch
   layout::TeamHandle handle_{};
   std::optional<MulticastWindow> multicast_;
 };

@@ -95,8 +95,7 @@ struct PlanHandle {
   std::int32_t rank;
   PlanShape shape;
   Watch* watch;
-  std::uint64_t* epochs;               // by block: calls done
-  std::uint64_t const* broken;         // not 0 once a rank has given up a wait, see Watch::marks
+  RoundCounter* calls;                 // by block
   SemaphoreHandle const* channels;     // of memory channels, by channel
   BasePortChannelHandle const* ports;  // of port channels, by channel; null where the program has none
   SemaphoreHandle const* semaphores;   // between blocks of this rank

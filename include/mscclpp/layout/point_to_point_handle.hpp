@@ -55,10 +55,9 @@ struct PointToPointLayout {
   std::uint64_t stageBytes;   // a multiple of 128
   std::uint64_t packetBytes;  // a multiple of 120 * 16, so that every packet format fills whole lines
   std::uint64_t packetSlot;   // bytes of memory for them
-  // A word at the start of a rank's memory is not 0 once a rank has given up a wait, see Watch::marks. Offsets from
-  // there, of arrays [ranks][lanes] of counters:
-  std::uint64_t sent;     // chunks that this rank has sent to a peer
-  std::uint64_t taken;    // chunks of a peer that this rank has taken
+  // Offsets from the start of a rank's memory, of arrays [ranks][lanes] of counters:
+  std::uint64_t sent;     // RoundCounter: chunks that this rank has sent to a peer
+  std::uint64_t taken;    // RoundCounter: chunks of a peer that this rank has taken
   std::uint64_t arrived;  // written by the peer: its chunks that are in this rank's stage
   std::uint64_t freed;    // written by the peer: this rank's chunks that it has taken
   // [ranks][lanes][slots], filled by the peer
@@ -83,9 +82,10 @@ struct PointToPointLayout {
     l.packetSlot = 2 * l.packetBytes;  // LL16 takes the most
     auto const counters = up(8ull * ranks * l.lanes, 128);
     auto const rings = std::uint64_t{ranks} * l.lanes * l.slots;
-    l.sent = 128;
-    l.taken = l.sent + counters;
-    l.arrived = l.taken + counters;
+    auto const rounds = up(sizeof(RoundCounter) * ranks * l.lanes, 128);
+    l.sent = 0;
+    l.taken = l.sent + rounds;
+    l.arrived = l.taken + rounds;
     l.freed = l.arrived + counters;
     l.headers = l.freed + counters;
     l.packets = up(l.headers + 16 * rings, 4096);

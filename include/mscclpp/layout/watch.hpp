@@ -4,14 +4,15 @@
 //
 // One `Watch` per communicator and rank, in memory that host and device both see. The host sets `limitNs` and may set
 // `abort`; a kernel whose wait passes the limit, or that sees `abort`, writes a `WaitReport` and leaves. A kernel that
-// gives up sets `abort`, so that every other waiter of the same rank leaves too, and the marks of what works in rounds,
-// on all ranks, since ranks may have counted differently: every later kernel that finds a mark refuses. Fields are
-// accessed with relaxed system-scope atomics (`reportCount` by additions of this device alone), `WaitReport::complete`
-// with release/acquire.
+// gives up sets `abort`, so that every other waiter of the same rank leaves too, and marks the counters of rounds of
+// all ranks (round_counter.hpp), so that later kernels refuse. Fields are accessed with relaxed system-scope atomics
+// (`reportCount` by additions of this device alone), `WaitReport::complete` with release/acquire.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "mscclpp/layout/round_counter.hpp"
 
 namespace mscclpp::layout {
 
@@ -58,7 +59,7 @@ enum class Misuse : std::uint64_t {
   triggerRange = 19,   // a size or offset of a port channel: `expected` is the largest that a trigger carries
   triggerMemory = 20,  // a memory id of a port channel: the same
   planBytes = 21,      // a message of `seen` bytes for a program or plan whose context serves `expected`
-  broken = 22,         // a wait of this rank on what the kernel works with, or beside it, was given up before
+  astray = 22,         // a wait on what the kernel works with, or beside it, was given up before, here or on a peer
 };
 
 // In place of a count of signals of a port channel: its sender has failed and will signal no more.
@@ -87,18 +88,16 @@ struct WaitReport {
 
 inline constexpr std::uint32_t maxWaitReports = 32;
 
-// Words that say whether a rank has given up a wait on a team, program or ring of messages, or beside it: of each rank,
-// in its device's memory, in front of its counters. 0: none has. They stay as they are once they are set.
-inline constexpr std::uint32_t maxBrokenMarks = 4096;
+inline constexpr std::uint32_t maxCounters = 4096;
 
 struct Watch {
-  std::uint32_t abort;        // non-zero: every waiter leaves as soon as it looks
-  std::int32_t rank;          // rank that owns this watch
-  std::uint64_t limitNs;      // longest single wait; 0: no limit
-  std::uint32_t reportCount;  // reports begun; those past `maxWaitReports` are counted, not kept
-  std::uint32_t marksUsed;    // entries of `marks` that may not be null
+  std::uint32_t abort;         // non-zero: every waiter leaves as soon as it looks
+  std::int32_t rank;           // rank that owns this watch
+  std::uint64_t limitNs;       // longest single wait; 0: no limit
+  std::uint32_t reportCount;   // reports begun; those past `maxWaitReports` are counted, not kept
+  std::uint32_t countersUsed;  // entries of `counters` that may be in use
   WaitReport reports[maxWaitReports];
-  std::uint64_t* marks[maxBrokenMarks];  // that kernels of this rank set when they give up; null: free
+  RoundCounters counters[maxCounters];  // that kernels of this rank mark when they give up
 };
 
 static_assert(sizeof(WaitReport) == 56 && offsetof(WaitReport, channel) == 24);

@@ -58,10 +58,8 @@ struct WorkspaceLayout {
   std::uint64_t gridBarrier;  // uint32[2]: arrivals, generation
   std::uint64_t total;
 
-  // uint64 at the very start: not 0 once a rank has given up a wait, see Watch::marks.
-  static constexpr std::uint64_t broken = 0;
-  // uint64[blocks]: rounds done so far; equal for all blocks between kernels.
-  static constexpr std::uint64_t epochs = 8;
+  // RoundCounter[blocks] at the very start; equal for all blocks between kernels.
+  static constexpr std::uint64_t epochs = 0;
 
   static constexpr std::uint64_t alignUp(std::uint64_t bytes, std::uint64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -73,7 +71,7 @@ struct WorkspaceLayout {
     l.lineSlice = static_cast<std::uint32_t>(alignUp(need.lineBytes, 128));
     l.packetSlice = static_cast<std::uint32_t>(alignUp(need.packetBytes, 128));
     l.stageSlice = static_cast<std::uint32_t>(alignUp(need.stageBytes, 128));
-    l.gridBarrier = alignUp(epochs + 8ull * need.blocks, 128);
+    l.gridBarrier = alignUp(epochs + sizeof(RoundCounter) * need.blocks, 128);
     l.signals = l.gridBarrier + 128;
     l.packets = alignUp(l.signals + 8ull * workspacePhases * need.blocks * ranks, 4096);
     l.lines = l.packets + 2ull * l.packetSlice * need.blocks;

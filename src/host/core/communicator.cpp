@@ -251,7 +251,7 @@ void Communicator::checkReports() const {
   std::string const text = explain(watch);
   auto const first = text.empty() ? layout::WaitKind::none : watch.reports[0].kind;
   bool const broken = first == layout::WaitKind::misuse &&
-                      watch.reports[0].channel == static_cast<std::uint64_t>(layout::Misuse::broken);
+                      watch.reports[0].channel == static_cast<std::uint64_t>(layout::Misuse::astray);
   std::optional<Error> fault;
   {
     std::lock_guard const lock(impl_->faultMutex);

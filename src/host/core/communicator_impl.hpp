@@ -77,7 +77,7 @@ struct CommunicatorImpl {
   std::atomic<std::uint64_t> failures{0};            // thrown by checkReports()
   mutable std::mutex setupMutex;
   std::shared_ptr<Bootstrap> renewed;  // by rejoin(); null before the first
-  std::mutex marksMutex;               // of Watch::marks
+  std::mutex countersMutex;            // of Watch::counters
   std::mutex faultMutex;
   std::optional<Error> fault;  // the first one
   std::mutex contextsMutex;

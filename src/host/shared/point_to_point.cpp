@@ -100,10 +100,14 @@ PointToPoint::PointToPoint(Communicator const& communicator, layout::PointToPoin
   });
   window_.emplace(communicator, memory_->data(), memory_->bytes(), std::move(ranks));
   std::copy_n(window_->deviceHandle().bases, handle_.size, handle_.bases);
-  std::vector<std::uint64_t*> marks;
-  marks.reserve(static_cast<std::size_t>(handle_.size));
-  for (int i = 0; i < handle_.size; ++i) marks.push_back(reinterpret_cast<std::uint64_t*>(handle_.bases[i]));
-  guard_ = communicator.markWhenBroken(marks);
+  std::vector<layout::RoundCounters> counters;
+  for (int i = 0; i < handle_.size; ++i) {
+    for (auto const array : {handle_.layout.sent, handle_.layout.taken}) {
+      counters.push_back({reinterpret_cast<layout::RoundCounter*>(handle_.bases[i] + array),
+                          static_cast<unsigned>(handle_.size) * handle_.layout.lanes, static_cast<unsigned>(i)});
+    }
+  }
+  guard_ = communicator.leadAstray(counters);
 }
 
 std::uint64_t PointToPoint::undelivered(int peer) const {
@@ -112,16 +116,18 @@ std::uint64_t PointToPoint::undelivered(int peer) const {
          peer, size() - 1);
   }
   auto const& layout = handle_.layout;
-  std::vector<std::uint64_t> sent(layout.lanes);
+  std::vector<layout::RoundCounter> sent(layout.lanes);
   std::vector<std::uint64_t> freed(layout.lanes);
   auto& machine = runtime(memory_->device().kind);
-  auto const read = [&](std::vector<std::uint64_t>& counters, std::uint64_t array) {
-    machine.copy(counters.data(), handle_.bases[handle_.rank] + array + 8 * layout.index(peer, 0), 8 * counters.size());
+  auto const read = [&](auto& counters, std::uint64_t array) {
+    auto const size = sizeof counters[0];
+    machine.copy(counters.data(), handle_.bases[handle_.rank] + array + size * layout.index(peer, 0),
+                 size * counters.size());
   };
   read(sent, layout.sent);
   read(freed, layout.freed);
   std::uint64_t open = 0;
-  for (std::size_t lane = 0; lane < sent.size(); ++lane) open += sent[lane] - freed[lane];
+  for (std::size_t lane = 0; lane < sent.size(); ++lane) open += sent[lane].rounds - freed[lane];
   return open;
 }
 

@@ -106,12 +106,14 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
                                                    : RegisteredMemory::deserialize(records[i], communicator.device()));
       handle_.workspaces[i] = mapped_.back().data();
     }
-    std::vector<std::uint64_t*> marks;
-    marks.reserve(static_cast<std::size_t>(handle_.size));
+    std::vector<layout::RoundCounters> counters;
+    counters.reserve(static_cast<std::size_t>(handle_.size));
     for (int i = 0; i < handle_.size; ++i) {
-      marks.push_back(reinterpret_cast<std::uint64_t*>(handle_.workspaces[i] + layout::WorkspaceLayout::broken));
+      auto* const epochs = handle_.workspaces[i] + layout::WorkspaceLayout::epochs;
+      counters.push_back(
+          {reinterpret_cast<layout::RoundCounter*>(epochs), handle_.layout.blocks, static_cast<unsigned>(i)});
     }
-    guard_ = communicator.markWhenBroken(marks);
+    guard_ = communicator.leadAstray(counters);
     return std::vector<std::byte>();
   });
   if (requirement.multicast == 0) return;

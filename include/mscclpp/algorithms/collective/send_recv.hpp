@@ -28,6 +28,7 @@
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/packet_channel.hpp"
 #include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/round_counter.hpp"
 #include "mscclpp/layout/point_to_point_handle.hpp"
 
 namespace mscclpp {
@@ -128,18 +129,19 @@ class SendRecv {
     unsigned const lane;
 
     // Of the array that `rank` keeps for its peer `of`.
-    MSCCLPP_DEVICE std::uint64_t* counter(int rank, std::uint64_t array, int of) const {
-      return reinterpret_cast<std::uint64_t*>(links.bases[rank] + array) + links.layout.index(of, lane);
+    template <class Counter = std::uint64_t>
+    MSCCLPP_DEVICE Counter* counter(int rank, std::uint64_t array, int of) const {
+      return reinterpret_cast<Counter*>(links.bases[rank] + array) + links.layout.index(of, lane);
     }
     // How many chunks of the lane there have been in all calls; only this end's block reads and writes it.
     MSCCLPP_DEVICE std::uint64_t recall(std::uint64_t array) const {
       group.sync();
-      auto const count = load<Order::relaxed, Scope::device>(counter(links.rank, array, peer));
-      requireUnbroken(links.watch, loadBroken(reinterpret_cast<std::uint64_t const*>(links.bases[links.rank])));
+      auto const count = loadRounds(counter<layout::RoundCounter>(links.rank, array, peer));
+      requireTogether(links.watch, count);
       return count;
     }
     MSCCLPP_DEVICE void keep(std::uint64_t array, std::uint64_t count) const {
-      if (group.rank() == 0) store<Order::relaxed, Scope::device>(counter(links.rank, array, peer), count);
+      if (group.rank() == 0) storeRounds(counter<layout::RoundCounter>(links.rank, array, peer), count);
     }
     // By one thread: what the counter says that the peer keeps here.
     MSCCLPP_DEVICE std::uint64_t look(std::uint64_t array) const {

@@ -61,15 +61,11 @@ struct PacketTransport : P {
       return P::wholeWarp ? all / 32 * 32 : all;
     }
 
-    MSCCLPP_DEVICE void open() {
-      auto const read = beginReadEpoch(team_, blocks_);
-      epoch_ = read.epoch;
-      stray_ = strayRounds(read.broken, team_.rank);
-    }
+    MSCCLPP_DEVICE void open() { epoch_ = beginReadEpoch(team_, blocks_); }
 
     MSCCLPP_DEVICE void beginRound() {
       ++epoch_;
-      flag_ = packetFlag(epoch_ + stray_);
+      flag_ = packetFlag(epoch_);
       base_ = evenBase_ + std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * slice();
     }
 
@@ -84,11 +80,10 @@ struct PacketTransport : P {
       if (active) P::storeMulticast(team_.multicast + offset(row, slot), payload, flag_);
     }
 
-    MSCCLPP_DEVICE void exchange(unsigned) const {}
+    MSCCLPP_DEVICE void exchange(unsigned) const { requireTogether(team_.watch, epoch_); }
 
     template <unsigned Count>
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<P::words> (&values)[Count]) const {
-      requireUnbroken(team_.watch, stray_);
       auto const* const own = team_.workspace(team_.rank);
       std::byte const* slots[Count];
       bool active[Count];
@@ -102,7 +97,10 @@ struct PacketTransport : P {
       });
     }
 
-    MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
+    MSCCLPP_DEVICE void commit() const {
+      requireTogether(team_.watch, epoch_);
+      commitEpoch(team_, blocks_, epoch_);
+    }
     MSCCLPP_DEVICE void endRound() const { blocks_.block().sync(); }
 
    private:
@@ -120,7 +118,6 @@ struct PacketTransport : P {
     std::uint64_t base_ = 0;  // in this one
     std::uint32_t rowSlots_;
     std::uint32_t flag_ = 0;
-    std::uint32_t stray_ = 0;  // of a team that is broken
   };
 };
 

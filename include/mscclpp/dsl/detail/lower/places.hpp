@@ -13,7 +13,7 @@
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/device/pending.hpp"
-#include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/round_counter.hpp"
 #include "mscclpp/device/view.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
@@ -64,15 +64,8 @@ template <class T, class Shape>
 class PlanPlaces {
  public:
   MSCCLPP_DEVICE PlanPlaces(layout::PlanHandle const& plan, layout::WindowHandle const& in,
-                            layout::WindowHandle const& out, PlanCall<T> const& call, std::uint64_t done,
-                            std::uint64_t broken)
-      : plan_(plan),
-        inWindow_(in),
-        outWindow_(out),
-        call_(call),
-        bytes_(call.count * sizeof(T)),
-        done_(done),
-        broken_(broken) {
+                            layout::WindowHandle const& out, PlanCall<T> const& call, std::uint64_t done)
+      : plan_(plan), inWindow_(in), outWindow_(out), call_(call), bytes_(call.count * sizeof(T)), done_(done) {
     units_ = static_cast<std::uint32_t>(ceilDiv<std::uint64_t>(bytes_, 16));
     upper_ = ceilDiv(units_, static_cast<std::uint32_t>(shape().longestOf));
     inputChunks_ = chunksOf(shape().inputPerSlice);
@@ -88,12 +81,7 @@ class PlanPlaces {
   // is behind the first of them.
   MSCCLPP_DEVICE std::uint64_t epoch() const { return arch::notEarlier(done_) + 1; }
 
-  // Of the flags of packets.
-  MSCCLPP_DEVICE std::uint32_t strayRounds() const {
-    return mscclpp::strayRounds(arch::notEarlier(broken_), plan_.rank);
-  }
-  // Before anything else is sent to a peer.
-  MSCCLPP_DEVICE void requireUnbroken() const { mscclpp::requireUnbroken(plan_.watch, arch::notEarlier(broken_)); }
+  MSCCLPP_DEVICE void requireTogether() const { mscclpp::requireTogether(plan_.watch, arch::notEarlier(done_)); }
 
   // Of the block, where instances share their steps.
   MSCCLPP_DEVICE void setInstance(int instance) { instance_ = instance; }
@@ -256,7 +244,6 @@ class PlanPlaces {
   std::uint32_t upper_;  // units of its longest chunk
   Chunking inputChunks_, outputChunks_;
   std::uint64_t done_;  // calls before this one
-  std::uint64_t broken_;
   int instance_ = 0;
   std::uint32_t windowStart_ = 0;  // of the turn, into each chunk
   std::uint32_t window_ = ~0u;

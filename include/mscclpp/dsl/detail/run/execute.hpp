@@ -32,14 +32,14 @@ class PlanRunner {
  public:
   MSCCLPP_DEVICE PlanRunner(layout::PlanHandle const& plan, layout::WindowHandle const& in,
                             layout::WindowHandle const& out, PlanCall<T> const& call, Op const& op = {})
-      : context_{PlanPlaces<T, Shape>(plan, in, out, call, loadEpoch(thisBlock(), plan.epochs, arch::blockIndex()),
-                                      loadBroken(plan.broken)),
+      : context_{PlanPlaces<T, Shape>(plan, in, out, call, loadEpoch(thisBlock(), plan.calls, arch::blockIndex())),
                  StepReduction<T, Op>(op)} {}
 
   // Where data lie now; whoever runs steps one by one moves it on with the turns of loops.
   MSCCLPP_DEVICE PlanPlaces<T, Shape>& places() { return context_.places; }
 
   MSCCLPP_DEVICE void finish() {
+    context_.places.requireTogether();
     if (!committed_) syncAndCommit();
   }
 
@@ -85,7 +85,7 @@ class PlanRunner {
   MSCCLPP_DEVICE void order(Steps const& steps, layout::PlanStep const& step) {
     using Semaphore = MemoryDevice2DeviceSemaphoreDeviceHandle;
     using Port = BasePortChannelDeviceHandle;
-    context_.places.requireUnbroken();
+    context_.places.requireTogether();
     switch (static_cast<dsl::StepKind>(step.kind)) {
       case dsl::StepKind::signal:
         if (isPort(step)) return forEachObject(steps, step, [&](int id) { Port(plan().ports[id]).signal(); });
@@ -123,8 +123,7 @@ class PlanRunner {
   // data are on their way, else at the end.
   MSCCLPP_DEVICE void syncAndCommit() {
     thisBlock().sync();
-    if (arch::threadIndex() == 0)
-      store<Order::relaxed, Scope::device>(plan().epochs + arch::blockIndex(), context_.places.epoch());
+    if (arch::threadIndex() == 0) storeRounds(plan().calls + arch::blockIndex(), context_.places.epoch());
     committed_ = true;
   }
 

@@ -31,7 +31,15 @@ MSCCLPP_DEVICE std::byte* packetPlace(Context const& context, layout::PlanOperan
 
 template <class Context>
 MSCCLPP_DEVICE std::uint32_t flagOf(Context const& context) {
-  return packetFlag(context.places.epoch() + context.places.strayRounds());
+  return packetFlag(context.places.epoch());
+}
+
+// Before the first packet is waited for; what is sent without waiting goes astray.
+template <class Context, class Steps>
+MSCCLPP_DEVICE void requireTogether(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+  bool awaits = false;
+  steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) { awaits = awaits || operand.packets; });
+  if (awaits) context.places.requireTogether();
 }
 
 // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
@@ -114,6 +122,7 @@ MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, layou
 
 template <PacketFormat P, class Context, class Steps>
 MSCCLPP_DEVICE void movePackets(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+  requireTogether(context, steps, step);
   Piece piece{};
   forEachSlot(
       step, startOf(step, packetSlots<P>(context.places.longestPiece(step))),
@@ -128,6 +137,8 @@ MSCCLPP_DEVICE void movePackets(Context const& context, Steps const& steps, layo
 template <PacketFormat P, class Context, class Group>
 MSCCLPP_DEVICE void movePacketsTogether(Context const& context, Group const& group) {
   constexpr unsigned count = Group::count;
+  group.forEachStep(
+      [&](auto, auto const& steps, layout::PlanStep const& step) { requireTogether(context, steps, step); });
   Piece pieces[count];
   std::uint32_t slotCounts[count];
   auto const lookUp = [&](int chunk) {

@@ -18,7 +18,7 @@ namespace dsl_impl {
 // By one thread.
 template <PacketFormat P, class Context, class Steps>
 MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, layout::PlanStep const& step) {
-  context.places.requireUnbroken();
+  context.places.requireTogether();
   int channel = 0;
   steps.forEachObject(step.firstObject, 1,
                       [&](int, layout::RankNumber const& object) { channel = context.places.numberOf(object); });
