@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
@@ -28,6 +30,8 @@ class BootstrapAccess {
   static std::vector<std::byte> recvFrom(Bootstrap& bootstrap, MessageAddress const& from, MessageWait const& wait) {
     return bootstrap.recvFrom(from, wait);
   }
+  using Died = Bootstrap::Died;
+  static std::shared_ptr<void> listen(Bootstrap& bootstrap, Died died) { return bootstrap.listen(std::move(died)); }
   static void checkTag(Bootstrap const& bootstrap, std::string_view operation, int peer, int tag) {
     bootstrap.checkTag(operation, peer, tag);
   }

@@ -32,6 +32,13 @@ std::vector<std::byte> GroupBootstrap::recvFrom(MessageAddress const& from, Mess
   return BootstrapAccess::recvFrom(*parent_, inParent(from), inParent(wait));
 }
 
+std::shared_ptr<void> GroupBootstrap::listen(Died died) {
+  return BootstrapAccess::listen(*parent_, [ranks = ranks_, died = std::move(died)](int rank, std::string const& why) {
+    auto const place = std::find(ranks.begin(), ranks.end(), rank);
+    if (place != ranks.end()) died(static_cast<int>(place - ranks.begin()), why);
+  });
+}
+
 void GroupBootstrap::sendMessage(void const* data, std::size_t bytes, int peer, int tag) {
   BootstrapAccess::sendTo(*parent_, inParent(MessageAddress{0, peer, tag}), {timeout(), ranks_, false}, data, bytes);
 }

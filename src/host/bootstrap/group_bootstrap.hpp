@@ -29,6 +29,8 @@ class GroupBootstrap final : public Bootstrap {
   // A context other than 0 is the parent's as it is: a group within this one.
   void sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) override;
   std::vector<std::byte> recvFrom(MessageAddress const& from, MessageWait const& wait) override;
+  // Of the members, as the group numbers them.
+  std::shared_ptr<void> listen(Died died) override;
 
  private:
   int inParent(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }

@@ -53,7 +53,7 @@ void TcpBootstrap::Impl::initialize(UniqueId const& id, std::optional<std::chron
   } else {
     join(addresses, environment().socketInterface, id.secret(), deadline);
   }
-  initialized_ = true;
+  complete();
 }
 
 void TcpBootstrap::Impl::initialize(std::string const& text, std::optional<std::chrono::nanoseconds> timeout) {
@@ -81,7 +81,12 @@ void TcpBootstrap::Impl::initialize(std::string const& text, std::optional<std::
     join(addresses, endpoint.interfaceName.empty() ? environment().socketInterface : endpoint.interfaceName, secret,
          deadline);
   }
+  complete();
+}
+
+void TcpBootstrap::Impl::complete() {
   initialized_ = true;
+  if (server_) atExit_ = std::make_unique<AtExit>([this] { server_->tell(farewell()); });
 }
 
 void TcpBootstrap::Impl::requireInitialized(std::string_view operation) const {
@@ -252,5 +257,7 @@ void TcpBootstrap::sendTo(MessageAddress const& to, MessageWait const& wait, voi
 std::vector<std::byte> TcpBootstrap::recvFrom(MessageAddress const& from, MessageWait const& wait) {
   return impl_->recv(from, wait);
 }
+
+std::shared_ptr<void> TcpBootstrap::listen(Died died) { return impl_->listen(std::move(died)); }
 
 }  // namespace mscclpp

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "base/own_thread.hpp"
+#include "host/bootstrap/at_exit.hpp"
+#include "host/bootstrap/death_listeners.hpp"
 #include "host/bootstrap/mailbox.hpp"
 #include "host/bootstrap/tcp_join.hpp"
 #include "host/bootstrap/tcp_server.hpp"
@@ -41,6 +43,7 @@ class TcpBootstrap::Impl {
   std::vector<std::byte> recv(MessageAddress const& from, MessageWait const& wait);
   void send(int peer, int tag, void const* data, std::size_t bytes);
   std::vector<std::byte> recv(int peer, int tag) { return recv({0, peer, tag}, {timeout_, everyone_, false}); }
+  std::shared_ptr<void> listen(Died died) { return deaths_.add(std::move(died)); }
 
  private:
   struct Peer {
@@ -53,6 +56,7 @@ class TcpBootstrap::Impl {
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   TableEntry& entry(int rank) { return table_[static_cast<std::size_t>(rank)]; }
   void begin(std::optional<std::chrono::nanoseconds> timeout);
+  void complete();
 
   // ---- joining
   std::vector<int> missing();
@@ -74,6 +78,7 @@ class TcpBootstrap::Impl {
   // Whoever hears something new tells it to all that it is connected to: rank 0 to everybody, and the others to enough
   // that it gets around without rank 0.
   void spread(RankNews const& news);
+  std::vector<std::byte> farewell() const;
   // Throws with the reason why `to` does not answer, as soon as it is known here.
   void explain(MessageAddress const& to, MessageWait const& wait, std::string const& what);
   std::shared_ptr<PeerSocket> connectionTo(MessageAddress const& address, MessageWait const& wait,
@@ -93,8 +98,10 @@ class TcpBootstrap::Impl {
   std::condition_variable joined_;
   bool complete_ = false;
   std::map<int, RankNews> farewells_;
+  DeathListeners deaths_;
   std::vector<Peer> peers_;
-  std::unique_ptr<TcpServer> server_;  // last: its thread uses the members above
+  std::unique_ptr<TcpServer> server_;  // its thread uses the members above
+  std::unique_ptr<AtExit> atExit_;     // uses the server
 };
 
 }  // namespace mscclpp

@@ -48,9 +48,13 @@ std::optional<RankNews> newsOf(std::span<std::byte const> payload, int ranks) {
 
 }  // namespace
 
+std::vector<std::byte> TcpBootstrap::Impl::farewell() const {
+  return frameOf({rank_, RankNews::Kind::left, mailbox_.blamed(), "it has ended its bootstrap"});
+}
+
 TcpBootstrap::Impl::~Impl() {
-  if (!server_) return;
-  server_->leave(frameOf({rank_, RankNews::Kind::left, mailbox_.blamed(), "it has ended its bootstrap"}));
+  atExit_.reset();
+  if (server_) server_->leave(farewell());
 }
 
 void TcpBootstrap::Impl::send(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) {
@@ -159,7 +163,9 @@ void TcpBootstrap::Impl::hear(int from, std::vector<std::byte> const& payload) {
 }
 
 void TcpBootstrap::Impl::spread(RankNews const& news) {
-  if (mailbox_.tell(news) && server_) server_->tell(frameOf(news));
+  if (!mailbox_.tell(news)) return;
+  if (server_) server_->tell(frameOf(news));
+  if (news.kind == RankNews::Kind::died) deaths_.tell(news.rank, news.reason);
 }
 
 void TcpBootstrap::Impl::explain(MessageAddress const& to, MessageWait const& wait, std::string const& what) {

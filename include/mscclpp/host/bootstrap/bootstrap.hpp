@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -68,6 +69,11 @@ class Bootstrap {
   // takes no notice of members. From any threads.
   virtual void sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes);
   virtual std::vector<std::byte> recvFrom(MessageAddress const& from, MessageWait const& wait);
+
+  // Calls `died` once for each rank whose process has ended without a word, of those known already too, from any
+  // thread; until what this returns is destroyed, which waits for a call that runs. By default nobody is heard of.
+  using Died = std::function<void(int rank, std::string const& reason)>;
+  virtual std::shared_ptr<void> listen(Died died);
 
  private:
   friend class BootstrapAccess;

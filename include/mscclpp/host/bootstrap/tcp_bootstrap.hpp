@@ -12,9 +12,10 @@
 //
 // One background thread per bootstrap serves its sockets. Rank 0 is connected to all from the start, each other rank to
 // a few; other pairs connect when they first exchange a message. A rank that ends is told to all within milliseconds:
-// it ends the waits for it, and for collectives that it takes part in, with remoteError naming it. It has ended where
-// its process has, or where its bootstrap was destroyed; the latter harms no call that it has done its part of, and a
-// process that exits without destroying it should do so only after the last collective of all.
+// it ends the waits for it, and for collectives that it takes part in, with remoteError naming it. It has left where
+// its bootstrap was destroyed or its process calls exit(), which harms no call that it has done its part of. It has
+// died where its process ended otherwise, _exit() included: then kernels of all communicators with it leave their
+// waits, too.
 //
 // After fork() a bootstrap of the parent is of no use in the child, whose copies of the sockets are closed: the child
 // must make its own. What it does with the parent's, exit() included, touches nothing of the parent. An id that nobody
@@ -60,6 +61,7 @@ class TcpBootstrap final : public Bootstrap {
   std::vector<std::byte> recvMessage(int peer, int tag) override;
   void sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) override;
   std::vector<std::byte> recvFrom(MessageAddress const& from, MessageWait const& wait) override;
+  std::shared_ptr<void> listen(Died died) override;
 
  private:
   class Impl;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Who wants to know which ranks have died, and which have.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/own_thread.hpp"
+
+namespace mscclpp {
+
+class DeathListeners {
+ public:
+  using Listener = std::function<void(int rank, std::string const& reason)>;
+
+  // Hears also of those that died before. Until what this returns is destroyed, which waits for a call that runs.
+  std::shared_ptr<void> add(Listener listener) { return std::make_shared<Listening>(state_, std::move(listener)); }
+  // Each rank once.
+  void tell(int rank, std::string const& reason) {
+    std::lock_guard const lock(state_->mutex);
+    state_->dead.emplace_back(rank, reason);
+    for (auto const* const one : state_->listeners) (*one)(rank, reason);
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;  // held during calls
+    std::vector<std::pair<int, std::string>> dead;
+    std::list<Listener const*> listeners;
+  };
+
+  class Listening {
+   public:
+    Listening(std::shared_ptr<State> state, Listener listener)
+        : state_(std::move(state)), listener_(std::move(listener)) {
+      std::lock_guard const lock(state_->mutex);
+      for (auto const& [rank, reason] : state_->dead) listener_(rank, reason);
+      state_->listeners.push_back(&listener_);
+    }
+    ~Listening() {
+      // In a child of fork() nobody calls, and the lock may be held for ever.
+      if (!process_) return;
+      std::lock_guard const lock(state_->mutex);
+      state_->listeners.remove(&listener_);
+    }
+    Listening(Listening const&) = delete;
+    Listening& operator=(Listening const&) = delete;
+
+   private:
+    OwnProcess const process_;
+    std::shared_ptr<State> const state_;
+    Listener const listener_;
+  };
+
+  std::shared_ptr<State> const state_ = std::make_shared<State>();
+};
+
+}  // namespace mscclpp
