@@ -20,6 +20,7 @@
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/connection.hpp"
 #include "mscclpp/host/device.hpp"
+#include "mscclpp/host/error.hpp"
 #include "mscclpp/host/memory.hpp"
 #include "mscclpp/host/semaphore.hpp"
 #include "mscclpp/host/stream.hpp"
@@ -79,11 +80,15 @@ class Communicator {
 
   // Throws what kernels of this rank have reported since the last call, in words, and clears it: timeout for waits,
   // invalidUsage for a launch that a kernel refused, remoteError where a peer's proxy has failed, aborted after
-  // abort() and for a kernel that found a wait given up before it, and again and again what a proxy of this rank has
-  // failed with. Kernels must have ended. After an error kernels refuse the teams, programs and rings of messages that
-  // were made before, since ranks may have counted differently; collectives of an AlgorithmCollection find together
-  // again by themselves (docs/failures.md). Make semaphores and channels anew.
+  // abort() and for a kernel that found a wait given up before it, and again and again fault(). Kernels must have
+  // ended. After an error kernels refuse the teams, programs and rings of messages that were made before, since ranks
+  // may have counted differently; collectives of an AlgorithmCollection find together again by themselves
+  // (docs/failures.md). Make semaphores and channels anew.
   void checkReports() const;
+  // What has ended this communicator for good: another rank has died, which ends the waits of kernels here within
+  // milliseconds where the bootstrap hears of it (TcpBootstrap does), or a proxy of this rank has failed. Go on with
+  // survivors() and shrink(). From any thread.
+  std::optional<Error> fault() const;
   // How often checkReports() has thrown.
   std::uint64_t failures() const noexcept;
   // Ends the waits of this rank's kernels, now and from now on.

@@ -79,11 +79,12 @@ void ContextCache::requireReportsTaken(std::string const& title) const {
   auto const& watch = *communicator_.watch();
   if (std::atomic_ref(const_cast<std::uint32_t&>(watch.abort)).load(std::memory_order_relaxed) == 0) return;
   auto const reports = explain(watch);
+  auto const lines = reports.empty() ? reports : "\n" + reports;
+  if (auto const fault = communicator_.fault()) fail(fault->code(), "{}: {}{}", title, fault->what(), lines);
   fail(ErrorCode::aborted,
        "{}: kernels of this rank have given up before. When they have ended, checkReports() or synchronize() tells "
-       "what they waited for; then call again. After abort(), or where a proxy has failed, make another communicator "
-       "(shrink){}{}",
-       title, reports.empty() ? "" : "\n", reports);
+       "what they waited for; then call again. After abort() make another communicator (shrink){}",
+       title, lines);
 }
 
 // Collective. Each rank's standing; `anew` and `progress` are this rank's.

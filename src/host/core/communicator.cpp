@@ -12,9 +12,6 @@
 #include "host/core/transports.hpp"
 #include "host/net/host_identity.hpp"
 #include "mscclpp/host/env.hpp"
-#include "mscclpp/host/trace.hpp"
-#include "mscclpp/host/wait.hpp"
-#include "mscclpp/host/wait_report.hpp"
 
 namespace mscclpp {
 
@@ -43,9 +40,18 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Bootstrap> with, Device on)
   watch = static_cast<layout::Watch*>(machine.allocateHost(sizeof(layout::Watch)));
   watch->rank = rank();
   watch->limitNs = static_cast<std::uint64_t>(environment().kernelTimeout.count());
+  deaths = BootstrapAccess::listen(*bootstrap, [this](int dead, std::string const& reason) {
+    reportFault(ErrorCode::remoteError,
+                fmt::format("rank {}: rank {} is gone ({}), so waits of kernels here have been ended; see rank {}'s "
+                            "output, and go on with a communicator of the ranks that are left (survivors(), shrink())",
+                            rank(), dead, reason, dead));
+  });
 }
 
-CommunicatorImpl::~CommunicatorImpl() { machine.releaseHost(watch); }
+CommunicatorImpl::~CommunicatorImpl() {
+  deaths.reset();  // what it calls uses the watch
+  machine.releaseHost(watch);
+}
 
 bool CommunicatorImpl::sameDevice(int one, int other) const {
   auto const& a = peer(one);
@@ -74,15 +80,6 @@ void CommunicatorImpl::checkOwn(std::string_view operation, RegisteredMemory con
 std::shared_ptr<Bootstrap> CommunicatorImpl::setup() const {
   std::lock_guard const lock(setupMutex);
   return renewed != nullptr ? renewed : bootstrap;
-}
-
-void CommunicatorImpl::reportFault(ErrorCode code, std::string const& text) {
-  {
-    std::lock_guard const lock(faultMutex);
-    if (!fault) fault.emplace(code, text);
-  }
-  log(LogLevel::info, "{}", text);
-  storeShared(&watch->abort, 1u);
 }
 
 namespace {
@@ -244,57 +241,6 @@ std::vector<RegisteredMemory> Communicator::exchangeMemory(RegisteredMemory cons
 
 MemoryDevice2DeviceSemaphore Communicator::buildSemaphore(int peer, int tag) const {
   return MemoryDevice2DeviceSemaphore(*this, peer, tag);
-}
-
-void Communicator::checkReports() const {
-  layout::Watch& watch = *impl_->watch;
-  std::string const text = explain(watch);
-  auto const first = text.empty() ? layout::WaitKind::none : watch.reports[0].kind;
-  bool const broken = first == layout::WaitKind::misuse &&
-                      watch.reports[0].channel == static_cast<std::uint64_t>(layout::Misuse::astray);
-  std::optional<Error> fault;
-  {
-    std::lock_guard const lock(impl_->faultMutex);
-    fault = impl_->fault;
-  }
-  for (auto& report : watch.reports) report = {};
-  std::atomic_ref(watch.reportCount).store(0, std::memory_order_relaxed);
-  bool const raised = std::atomic_ref(watch.abort).load(std::memory_order_relaxed) != 0;
-  if (raised || !text.empty() || fault) ++impl_->failures;
-  // A proxy that has failed does not come back, so neither may kernels wait for it again.
-  if (!impl_->aborted && !fault) std::atomic_ref(watch.abort).store(0, std::memory_order_relaxed);
-  if (fault) throw Error(fault->code(), text.empty() ? fault->what() : fmt::format("{}\n{}", fault->what(), text));
-  if (!text.empty()) {
-    throw Error(broken                                 ? ErrorCode::aborted
-                : first == layout::WaitKind::misuse    ? ErrorCode::invalidUsage
-                : first == layout::WaitKind::abandoned ? ErrorCode::remoteError
-                                                       : ErrorCode::timeout,
-                text);
-  }
-  if (impl_->aborted) fail(ErrorCode::aborted, "rank {}: abort() has ended the waits of this rank's kernels", rank());
-  if (raised) {
-    fail(ErrorCode::timeout, "rank {}: a kernel gave up waiting, but its report is not complete: is it still running?",
-         rank());
-  }
-}
-
-void Communicator::abort() const noexcept {
-  impl_->aborted = true;
-  std::atomic_ref(impl_->watch->abort).store(1, std::memory_order_relaxed);
-}
-
-void Communicator::synchronize(Stream const& stream, std::optional<std::chrono::nanoseconds> limit) const {
-  auto const begin = Trace::on() ? Trace::now() : 0;
-  try {
-    stream.synchronize(limit);
-    if (begin != 0 && Trace::on()) Trace::span(rank(), Trace::hostTrack, "wait: synchronize", begin, {});
-  } catch (Error const& error) {
-    // What the kernels say is nearer to the cause than what the stream does.
-    std::string const text = explain(*impl_->watch);
-    if (text.empty()) throw;
-    throw Error(error.code(), fmt::format("rank {}: {}\n{}", rank(), error.what(), text));
-  }
-  checkReports();
 }
 
 }  // namespace mscclpp

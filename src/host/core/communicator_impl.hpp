@@ -47,7 +47,7 @@ struct CommunicatorImpl {
   // Throws invalidUsage naming the operation where there is no such other rank.
   void checkPeer(std::string_view operation, int of) const;
   void checkOwn(std::string_view operation, RegisteredMemory const& memory) const;
-  // Something beside the kernels has failed: their waits end, and checkReports() throws this.
+  // Something beside the kernels has failed: their waits end, and checkReports() throws all such texts.
   void reportFault(ErrorCode code, std::string const& text);
   // Made at first use.
   std::shared_ptr<TransportContext> const& context(Transport transport);
@@ -78,10 +78,11 @@ struct CommunicatorImpl {
   mutable std::mutex setupMutex;
   std::shared_ptr<Bootstrap> renewed;  // by rejoin(); null before the first
   std::mutex countersMutex;            // of Watch::counters
-  std::mutex faultMutex;
-  std::optional<Error> fault;  // the first one
+  std::mutex faultMutex;               // held where Watch::abort is cleared
+  std::optional<Error> fault;          // the first one's code
   std::mutex contextsMutex;
   std::map<Transport, std::shared_ptr<TransportContext>> contexts;
+  std::shared_ptr<void> deaths;  // of other ranks, as the bootstrap tells of them
 };
 
 }  // namespace mscclpp
