@@ -3,14 +3,9 @@
 // A rank that is killed, at every stage after joining: all others learn of it at once, and by its right name.
 #include <doctest/doctest.h>
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
-#include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -22,6 +17,7 @@
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 #include "mscclpp/host/log.hpp"
+#include "support/ending.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -29,13 +25,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 struct QuietLog {
   QuietLog() { setLogLevel(LogLevel::off); }
 } const quietLog;
-
-constexpr auto noticed = 1000ms;
 
 struct Stage {
   char const* name;
@@ -75,30 +67,6 @@ std::vector<Stage> const stages{
        for (int rank = b.getNranks() - 1; rank >= 0; --rank) everyone.push_back(rank);
        b.groupBarrier(everyone);
      }},
-};
-
-// When the victim ended, and how many have learned of it, as all processes see it.
-class Ending {
- public:
-  Ending()
-      : words_(static_cast<std::int64_t*>(
-            ::mmap(nullptr, 2 * sizeof(std::int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~Ending() { ::munmap(words_, 2 * sizeof *words_); }
-  [[noreturn]] void kill() const {
-    std::atomic_ref(words_[0]).store(Clock::now().time_since_epoch().count());
-    ::raise(SIGKILL);
-    std::abort();
-  }
-  Clock::time_point time() const { return Clock::time_point(Clock::duration(std::atomic_ref(words_[0]).load())); }
-  // Nobody may learn of the end only because others leave: each stays until so many have learned of it.
-  void stay(int learned) const {
-    ++std::atomic_ref(words_[1]);
-    auto const start = Clock::now();
-    while (std::atomic_ref(words_[1]).load() < learned && Clock::now() - start < 3s) std::this_thread::sleep_for(1ms);
-  }
-
- private:
-  std::int64_t* words_;
 };
 
 // What is wrong with how a rank learned of the victim's end, which it did by `call`.
