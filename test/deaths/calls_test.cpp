@@ -148,6 +148,18 @@ std::vector<Stage> const stages{
        die();
        (void)rank.communicator->buildSemaphore(victim);
      }},
+    {"while one waits to be connected by another that has given up",
+     [](Rank& rank, int victim, Die const& die) {
+       rank.make();
+       die();
+       int const first = victim == 0 ? 1 : 0;
+       int const second = victim == first + 1 ? first + 2 : first + 1;
+       if (rank.bootstrap->getRank() == first) {
+         (void)rank.communicator->connect(second < rank.communicator->size() ? second : victim);
+       }
+       awaitFault(rank);
+       rank.communicator->checkReports();
+     }},
     {"while port channels are made",
      [](Rank& rank, int victim, Die const& die) {
        rank.make();

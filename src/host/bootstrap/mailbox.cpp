@@ -96,13 +96,15 @@ RankNews const* Mailbox::blameForLoss(int peer, MessageWait const& wait) const {
   return &loss;
 }
 
-RankNews const* Mailbox::blame(int peer, MessageWait const& wait) const {
-  if (auto const* const culprit = blameForLoss(peer, wait)) return culprit;
+RankNews const* Mailbox::blame(MessageAddress const& from, MessageWait const& wait) const {
+  if (auto const* const culprit = blameForLoss(from.peer, wait)) return culprit;
   auto const now = std::chrono::steady_clock::now();
+  // Nobody sets up anything with a rank that has died, so what is the library's own may not come any more.
+  bool const ofAll = wait.collective || from.tag < 0;
   for (auto const& [news, time] : events_) {
     if (news.rank == rank_ || !contains(wait.members, news.rank)) continue;
     if (news.kind == Kind::failed) return &news;
-    if (news.kind == Kind::died && wait.collective && now - time > grace) return &news;
+    if (news.kind == Kind::died && ofAll && now - time > grace) return &news;
   }
   return nullptr;
 }
@@ -149,7 +151,7 @@ std::vector<std::byte> Mailbox::take(MessageAddress const& from, MessageWait con
   auto const look = [&] {
     message = takeLocked(from);
     if (message) return true;
-    if (auto const* const found = blame(peer, wait)) culprit = *found;
+    if (auto const* const found = blame(from, wait)) culprit = *found;
     return culprit.has_value();
   };
   bool done = false;

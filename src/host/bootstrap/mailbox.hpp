@@ -5,7 +5,7 @@
 //
 // A wait ends where its peer has gone. Where somebody could not complete a call because of some rank, all waits among
 // ranks that it belongs to end, too, and name it: not the healthy one that they happen to wait for. So do waits for
-// collectives where a rank has died without a word some time ago.
+// collectives, and for what else the library sends by itself, where a rank has died without a word some time ago.
 #pragma once
 
 #include <chrono>
@@ -75,7 +75,7 @@ class Mailbox {
   std::optional<Message> takeLocked(MessageAddress const& from);
   // Who is to blame where `peer` is lost; where a wait can no longer end well.
   RankNews const* blameForLoss(int peer, MessageWait const& wait) const;
-  RankNews const* blame(int peer, MessageWait const& wait) const;
+  RankNews const* blame(MessageAddress const& from, MessageWait const& wait) const;
   void blameFrom(RankNews const& culprit, MessageWait const& wait);
 
   int const rank_;

@@ -12,12 +12,17 @@ void PeerSocket::takeNotices() {
 }
 
 int PeerSocket::send(FrameHeader const& first, std::span<std::byte const> data, Deadline const& deadline) {
-  std::lock_guard const lock(sending_);
-  takeNotices();
-  int error = sendAll(socket.get(), unsent_, deadline);
-  if (error == 0) unsent_.clear();
-  if (error == 0) error = sendAll(socket.get(), bytesOf(first), deadline);
-  if (error == 0) error = sendAll(socket.get(), data, deadline);
+  int error = 0;
+  {
+    std::lock_guard const lock(sending_);
+    takeNotices();
+    error = sendAll(socket.get(), unsent_, deadline);
+    if (error == 0) unsent_.clear();
+    if (error == 0) error = sendAll(socket.get(), bytesOf(first), deadline);
+    if (error == 0) error = sendAll(socket.get(), data, deadline);
+  }
+  // What came meanwhile found this thread in its way. It must be out before this rank acts on it, perhaps by dying.
+  if (error == 0) flush();
   return error;
 }
 

@@ -157,6 +157,9 @@ FileHandle fetchDescriptor(Key128 const& process, Key128 const& key, std::string
   if (error == ETIMEDOUT || error == EAGAIN) {
     fail(ErrorCode::timeout, "{}: its process did not hand it over within {}", who, describe(limit));
   }
+  if (error == ECONNRESET || error == EPIPE) {
+    fail(ErrorCode::remoteError, "{}: its process has ended before it handed it over; see its output", who);
+  }
   throwSystemError(fmt::format("{}: fetch it from its process", who), error);
 }
 

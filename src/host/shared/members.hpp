@@ -62,12 +62,15 @@ class Members {
   std::vector<std::vector<std::byte>> gather(std::vector<std::byte> const& mine) const {
     auto& bootstrap = *bootstrap_;
     std::vector<std::vector<std::byte>> result;
+    MessageWait const wait{bootstrap.timeout(), ranks_, true};
     for (int peer : ranks_) {
-      if (peer != bootstrap.getRank()) BootstrapAccess::send(bootstrap, mine, peer, BootstrapAccess::team);
+      if (peer == bootstrap.getRank()) continue;
+      BootstrapAccess::sendTo(bootstrap, {0, peer, BootstrapAccess::team}, wait, mine.data(), mine.size());
     }
     for (int peer : ranks_) {
-      result.push_back(peer == bootstrap.getRank() ? mine
-                                                   : BootstrapAccess::recv(bootstrap, peer, BootstrapAccess::team));
+      result.push_back(peer == bootstrap.getRank()
+                           ? mine
+                           : BootstrapAccess::recvFrom(bootstrap, {0, peer, BootstrapAccess::team}, wait));
     }
     return result;
   }
