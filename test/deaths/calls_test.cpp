@@ -232,7 +232,9 @@ std::vector<std::string> lose(Stage const& stage, int ranks, int victim) {
 // First, while this process has no threads.
 TEST_CASE("a rank is killed: all waits of the others end within a second, by its name, and they go on") {
   for (auto const& stage : stages) {
-    for (auto const& [ranks, victim] : {std::pair{2, 1}, {3, 0}, {4, 2}, {6, 5}}) {
+    for (auto const& job : {std::pair{2, 1}, {3, 0}, {4, 2}, {6, 5}}) {
+      int const ranks = job.first;
+      int const victim = job.second;
       CAPTURE(std::string(stage.name));
       CAPTURE(ranks);
       CAPTURE(victim);

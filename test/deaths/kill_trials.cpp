@@ -205,6 +205,7 @@ pid_t startRank(Options const& options, int rank, int memory) {
                                  "--memory=" + std::to_string(memory), "--ranks=" + std::to_string(options.ranks),
                                  "--device=" + options.device};
   std::vector<char*> arguments;
+  arguments.reserve(texts.size() + 1);
   for (auto& text : texts) arguments.push_back(text.data());
   arguments.push_back(nullptr);
   pid_t const process = ::fork();
@@ -219,6 +220,7 @@ void runTrial(Options const& options, std::mt19937_64& random, Totals& totals) {
   if (memory < 0 || ::ftruncate(memory, sizeof(Trial)) != 0) throwSystemError("memfd_create", errno);
   auto& trial = map(memory);
   std::vector<pid_t> processes;
+  processes.reserve(static_cast<std::size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank) processes.push_back(startRank(options, rank, memory));
   auto const start = Clock::now();
   while (trial.working < options.ranks && Clock::now() - start < hangLimit) std::this_thread::sleep_for(1ms);
@@ -279,7 +281,7 @@ int parentMain(Options const& options) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   Options options;
   CLI::App app("Kills one rank at a random moment, and measures how soon the others know it.");
   app.add_option("--trials", options.trials, "How often")->check(CLI::PositiveNumber);
@@ -290,10 +292,8 @@ int main(int argc, char** argv) {
   app.add_option("--rank", options.rank)->group("");
   app.add_option("--memory", options.memory)->group("");
   CLI11_PARSE(app, argc, argv);
-  try {
-    return options.rank >= 0 ? rankMain(options) : parentMain(options);
-  } catch (std::exception const& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return options.rank >= 0 ? rankMain(options) : parentMain(options);
+} catch (std::exception const& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

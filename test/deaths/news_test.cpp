@@ -157,7 +157,7 @@ TEST_CASE("the rank that died first is named first, not one that dies because of
         ::raise(SIGKILL);
       }
       std::this_thread::sleep_for(100ms);
-      auto const wrong = awaitFault(communicator, first, ending);
+      auto wrong = awaitFault(communicator, first, ending);
       ending.stay(2);
       return wrong;
     });
