@@ -140,6 +140,33 @@ TEST_CASE("ranks that have made different numbers of calls start anew together")
       1);
 }
 
+TEST_CASE("a rank that rejoins by itself where others make a call is named, and the next calls are right") {
+  auto const algorithms = AlgorithmCollection::defaults();
+  auto const& algorithm = *algorithms.at(Collective::allReduce, "oneshot_ll16");
+  int done = 0;
+  auto const all = outcomesOf([&](Communicator& communicator, Outcomes& outcomes) {
+    Calls calls(communicator, algorithm);
+    outcomes.push_back(calls.make());
+    if (communicator.rank() == 1) beLate();
+    outcomes.push_back(calls.make());
+    if (communicator.rank() == 1) {
+      communicator.rejoin({std::byte{1}});
+      calls.next();
+      outcomes.push_back("rejoined");
+    } else {
+      outcomes.push_back(calls.make());
+    }
+    releaseContexts(communicator);  // since it has made a call fewer
+    outcomes.push_back(calls.make());
+    ++done;
+    CHECK(hostWait([&] { return done == ranks; }, 1000s));
+  });
+  for (auto const& rank : all) {
+    if (&rank != &all[1]) checkContains(rank[2], "rank 1 calls Communicator::rejoin()");
+    CHECK_MESSAGE(rank.back().empty(), rank.back());
+  }
+}
+
 TEST_CASE("after an abort every later call throws on all ranks") {
   forEachAlgorithm(
       [&](Communicator& communicator, Calls& calls, Outcomes& outcomes) {

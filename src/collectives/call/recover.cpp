@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -20,18 +21,31 @@
 namespace mscclpp::collectives_impl {
 namespace {
 
+// Ahead of a standing: what programs hand to rejoin() of their own begins with something else.
+struct StandingHead {
+  std::uint64_t mark = 0x676e69646e617473;
+  std::uint32_t idle = 0;
+  std::uint32_t anew = 0;
+};
+
 std::vector<std::byte> pack(Standing const& standing) {
-  auto const bytes = std::as_bytes(std::span(standing.progress));
-  std::vector<std::byte> message{std::byte{standing.idle}, std::byte{standing.anew}};
-  message.insert(message.end(), bytes.begin(), bytes.end());
+  StandingHead const head{.idle = standing.idle, .anew = standing.anew};
+  std::vector<std::byte> message;
+  for (auto const part : {std::as_bytes(std::span(&head, 1)), std::as_bytes(std::span(standing.progress))}) {
+    message.insert(message.end(), part.begin(), part.end());
+  }
   return message;
 }
 
-Standing unpack(std::vector<std::byte> const& message) {
-  Standing standing{.idle = message[0] != std::byte{0}, .anew = message[1] != std::byte{0}, .progress = {}};
-  standing.progress.resize((message.size() - 2) / sizeof(Progress));
+std::optional<Standing> unpack(std::vector<std::byte> const& message) {
+  StandingHead head;
+  if (message.size() < sizeof head) return {};
+  std::memcpy(&head, message.data(), sizeof head);
+  if (head.mark != StandingHead{}.mark) return {};
+  Standing standing{.idle = head.idle != 0, .anew = head.anew != 0, .progress = {}};
+  standing.progress.resize((message.size() - sizeof head) / sizeof(Progress));
   if (!standing.progress.empty()) {
-    std::memcpy(standing.progress.data(), message.data() + 2, standing.progress.size() * sizeof(Progress));
+    std::memcpy(standing.progress.data(), message.data() + sizeof head, standing.progress.size() * sizeof(Progress));
   }
   return standing;
 }
@@ -93,7 +107,14 @@ std::vector<Standing> ContextCache::meet(bool anew, std::vector<Progress> progre
   brokenOff_ = true;  // until settled()
   std::vector<Standing> all;
   for (auto const& message : communicator_.rejoin(pack({idle, anew, std::move(progress)}))) {
-    all.push_back(unpack(message));
+    auto const standing = unpack(message);
+    if (!standing) {
+      fail(ErrorCode::remoteError,
+           "rank {}: after a failure rank {} calls Communicator::rejoin() where this rank makes a collective call or "
+           "releases contexts, which meets the others by itself; do the same on all ranks",
+           world_.rank, all.size());
+    }
+    all.push_back(*standing);
   }
   return all;
 }
