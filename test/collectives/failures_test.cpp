@@ -140,6 +140,45 @@ TEST_CASE("ranks that have made different numbers of calls start anew together")
       1);
 }
 
+TEST_CASE("where memory is refused to one rank all throw, and the next call is right at once") {
+  auto const algorithms = AlgorithmCollection::defaults();
+  auto const& algorithm = *algorithms.at(Collective::allReduce, "oneshot_ll16");
+  int done = 0;
+  auto const all = outcomesOf([&](Communicator& communicator, Outcomes& outcomes) {
+    std::vector<DeviceMemory> ballast;
+    auto const device = communicator.device();
+    auto const fillMemory = [&] {
+      for (auto size = device.properties().memoryBytes; size >= 4096;) {
+        try {
+          ballast.emplace_back(device, size);
+        } catch (Error const&) {
+          size /= 2;
+        }
+      }
+    };
+    Stream const stream(device);
+    Exchange const exchange(communicator, Collective::allReduce, 130, 0, true, 1, false);
+    if (communicator.rank() == 1) fillMemory();
+    std::string text;
+    try {
+      algorithm.execute(communicator, stream, exchange.call(true));
+    } catch (Error const& error) {
+      text = error.what();
+    }
+    outcomes.push_back(text);
+    ballast.clear();
+    algorithm.execute(communicator, stream, exchange.call(true));
+    communicator.synchronize(stream);
+    CHECK(exchange.wrong() == 0);
+    ++done;
+    CHECK(hostWait([&] { return done == ranks; }, 1000s));
+  });
+  for (int rank = 0; rank < ranks; ++rank) {
+    checkContains(all[static_cast<std::size_t>(rank)].at(0), "out of memory on simulated device 1");
+    if (rank != 1) checkContains(all[static_cast<std::size_t>(rank)].at(0), "rank 1 failed while the team was made");
+  }
+}
+
 TEST_CASE("a rank that rejoins by itself where others make a call is named, and the next calls are right") {
   auto const algorithms = AlgorithmCollection::defaults();
   auto const& algorithm = *algorithms.at(Collective::allReduce, "oneshot_ll16");

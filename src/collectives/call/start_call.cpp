@@ -98,8 +98,9 @@ void ContextCache::start(CallKey const& key, KernelLaunch const& launched, Strea
       known.context = &team(stream, launched.requirement);
       launch(known, stream, call);
     } catch (Error const& error) {
-      // Others may have got further, or nowhere.
-      brokenOff_ = brokenOff_ || error.code() == ErrorCode::timeout || error.code() == ErrorCode::remoteError;
+      // Others may have got further, or nowhere; where this rank's memory ran out, they know that it has failed. What
+      // is wrong with the call itself all find out alike.
+      brokenOff_ = brokenOff_ || error.code() != ErrorCode::invalidUsage;
       throw;
     }
   }
