@@ -289,6 +289,12 @@ TEST_CASE("reports become one error and are cleared; abort stays") {
       error = errorOf([&] { communicator.checkReports(); });
       expect(error && error->code() == ErrorCode::aborted, textOf(error));
       expect(watch.abort == 1, "abort was cleared");
+      // What its kernels have left tells no other cause.
+      watch.reports[0] = {1, layout::WaitKind::packet, 0, 1, 3, 0, 17, 5, 4, 0};
+      watch.reportCount = 1;
+      error = errorOf([&] { communicator.synchronize(stream); });
+      expect(error && error->code() == ErrorCode::aborted, textOf(error));
+      expect(mentions(error, "abort()") && mentions(error, "packet slot 17"), textOf(error));
     }
   });
   CHECK(allErrors(errors) == "");

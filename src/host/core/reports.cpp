@@ -62,6 +62,10 @@ void Communicator::checkReports() const {
   }
   if (raised || !text.empty() || fault) ++impl_->failures;
   if (fault) throw Error(fault->code(), text.empty() ? fault->what() : fmt::format("{}\n{}", fault->what(), text));
+  if (impl_->aborted) {
+    fail(ErrorCode::aborted, "rank {}: abort() has ended the waits of this rank's kernels{}{}", rank(),
+         text.empty() ? "" : "\n", text);
+  }
   if (!text.empty()) {
     throw Error(broken                                 ? ErrorCode::aborted
                 : first == layout::WaitKind::misuse    ? ErrorCode::invalidUsage
@@ -69,7 +73,6 @@ void Communicator::checkReports() const {
                                                        : ErrorCode::timeout,
                 text);
   }
-  if (impl_->aborted) fail(ErrorCode::aborted, "rank {}: abort() has ended the waits of this rank's kernels", rank());
   if (raised) {
     fail(ErrorCode::timeout, "rank {}: a kernel gave up waiting, but its report is not complete: is it still running?",
          rank());
