@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -60,38 +61,34 @@ class Members {
 
   // Everybody's bytes, by place.
   std::vector<std::vector<std::byte>> gather(std::vector<std::byte> const& mine) const {
-    auto& bootstrap = *bootstrap_;
-    std::vector<std::vector<std::byte>> result;
-    MessageWait const wait{bootstrap.timeout(), ranks_, true};
-    for (int peer : ranks_) {
-      if (peer == bootstrap.getRank()) continue;
-      BootstrapAccess::sendTo(bootstrap, {0, peer, BootstrapAccess::team}, wait, mine.data(), mine.size());
-    }
-    for (int peer : ranks_) {
-      result.push_back(peer == bootstrap.getRank()
-                           ? mine
-                           : BootstrapAccess::recvFrom(bootstrap, {0, peer, BootstrapAccess::team}, wait));
-    }
-    return result;
+    send(mine);
+    return collect(mine, [](auto const&) { return true; });
   }
 
   // What step() returned everywhere. Lets no member wait for one that failed: the outcome is told to all, and all
-  // throw.
+  // throw. Who has waited in vain in its step, or hears of such a wait, awaits no more answers: each would take as long
+  // again, and all shall come to what they do about it at about the same time.
   template <class Step>
   std::vector<std::vector<std::byte>> together(Step&& step) const {
     std::vector<std::byte> mine;
     std::optional<Error> own;
     try {
-      mine = pack(true, step());
+      mine = pack(Outcome::good, step());
     } catch (Error const& error) {
       own = error;
       std::string_view const text = error.what();
-      mine = pack(false, std::as_bytes(std::span(text.data(), text.size())));
+      mine = pack(error.code() == ErrorCode::timeout ? Outcome::timeout : Outcome::failure,
+                  std::as_bytes(std::span(text.data(), text.size())));
     }
-    auto all = gather(mine);
+    if (own && own->code() == ErrorCode::timeout) {
+      tellAtOnce(mine);
+      throw *own;
+    }
+    send(mine);
+    auto all = collect(mine, [](auto const& message) { return outcomeOf(message) != Outcome::timeout; });
     if (own) throw *own;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].empty() || all[i].front() == std::byte{0}) {
+      if (outcomeOf(all[i]) != Outcome::good) {
         fail(
             ErrorCode::remoteError, "rank {}: rank {} failed while the {} was made: {}", communicator_.rank(),
             ranks_[i], lowered(),
@@ -103,9 +100,44 @@ class Members {
   }
 
  private:
-  static std::vector<std::byte> pack(bool good, std::span<std::byte const> content) {
+  enum class Outcome : std::uint8_t { failure, good, timeout };
+
+  MessageWait collective() const { return {bootstrap_->timeout(), ranks_, true}; }
+  void send(std::vector<std::byte> const& mine) const {
+    for (int peer : ranks_) {
+      if (peer == bootstrap_->getRank()) continue;
+      BootstrapAccess::sendTo(*bootstrap_, {0, peer, BootstrapAccess::team}, collective(), mine.data(), mine.size());
+    }
+  }
+  void tellAtOnce(std::vector<std::byte> const& mine) const {
+    for (int peer : ranks_) {
+      if (peer == bootstrap_->getRank()) continue;
+      try {
+        BootstrapAccess::sendTo(*bootstrap_, {0, peer, BootstrapAccess::team},
+                                {bootstrap_->timeout() / 8, ranks_, false}, mine.data(), mine.size());
+      } catch (Error const&) {  // perhaps the one that was waited for
+      }
+    }
+  }
+  // Everybody's bytes, by place, up to one after which goesOn() is false.
+  template <class GoesOn>
+  std::vector<std::vector<std::byte>> collect(std::vector<std::byte> const& mine, GoesOn&& goesOn) const {
+    std::vector<std::vector<std::byte>> result;
+    for (int peer : ranks_) {
+      result.push_back(peer == bootstrap_->getRank()
+                           ? mine
+                           : BootstrapAccess::recvFrom(*bootstrap_, {0, peer, BootstrapAccess::team}, collective()));
+      if (!goesOn(result.back())) break;
+    }
+    return result;
+  }
+
+  static Outcome outcomeOf(std::vector<std::byte> const& message) {
+    return message.empty() ? Outcome::failure : static_cast<Outcome>(message.front());
+  }
+  static std::vector<std::byte> pack(Outcome outcome, std::span<std::byte const> content) {
     std::vector<std::byte> message(content.size() + 1);
-    message[0] = std::byte{good};
+    message[0] = static_cast<std::byte>(outcome);
     std::copy(content.begin(), content.end(), message.begin() + 1);
     return message;
   }
