@@ -3,6 +3,8 @@
 // Who is left: all ranks that return from survivors() return the same, whenever another one ends.
 #include <doctest/doctest.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -145,6 +147,26 @@ TEST_CASE("processes: one is killed before any collective, another between two c
     return "";
   });
   for (int rank : {1, 2, 4}) CHECK(texts[static_cast<std::size_t>(rank)] == "");
+}
+
+TEST_CASE("a rank in survivors() goes along with those that are still in rejoin(), and come next") {
+  constexpr int ranks = 4;
+  auto bootstraps = LocalBootstrap::create(ranks, 3s);
+  std::vector<std::vector<int>> lists(ranks);
+  auto const errors = runThreads(ranks, [&](int rank) {
+    auto const at = static_cast<std::size_t>(rank);
+    Communicator const communicator(std::move(bootstraps[at]), fake(rank));
+    communicator.bootstrap()->barrier();
+    if (rank == 3) return;
+    if (rank != 0) {
+      CHECK(mentions(errorOf([&] { communicator.rejoin(); }), "ranks [3] have ended"));
+      std::this_thread::sleep_for(100ms);
+    }
+    lists[at] = communicator.survivors();
+    communicator.shrink(lists[at])->bootstrap()->barrier();
+  });
+  CHECK(allErrors(errors) == "");
+  for (std::size_t rank = 0; rank < 3; ++rank) CHECK(lists[rank] == std::vector<int>{0, 1, 2});
 }
 
 TEST_CASE("one rank ends before each of its messages") {

@@ -55,11 +55,12 @@ struct CommunicatorImpl {
   struct Agreed {
     std::vector<int> left;
     std::vector<int> gone;     // that have ended
+    bool rejoins = false;      // one of them is in rejoin()
     std::uint64_t number = 0;  // of the agreement, which all ranks that have no failure have in common
     std::optional<Error> failure{};
   };
-  // survivors(), without throwing.
-  Agreed agree();
+  // What survivors() and rejoin() have in common, without throwing.
+  Agreed agree(bool rejoins);
 
   std::shared_ptr<Bootstrap> bootstrap;
   Device device;

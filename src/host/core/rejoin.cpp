@@ -26,7 +26,7 @@ std::vector<std::vector<std::byte>> Communicator::rejoin(std::vector<std::byte> 
   constexpr int attempts = 3;
   CommunicatorImpl::Agreed agreed;
   for (int attempt = 0; attempt < attempts; ++attempt) {
-    agreed = impl_->agree();
+    agreed = impl_->agree(true);
     if (agreed.left == all || !agreed.gone.empty()) break;
   }
   if (agreed.left != all) {

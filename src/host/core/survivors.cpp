@@ -26,13 +26,15 @@ enum class Is : std::uint8_t { alive, silent, gone };
 struct Ballot {
   std::uint64_t attempt;
   std::uint32_t decided;
-  std::uint32_t ranks;
+  std::uint32_t rejoins;  // a rank is in rejoin()
 };
 
 class Agreement {
  public:
-  explicit Agreement(CommunicatorImpl& communicator)
+  Agreement(CommunicatorImpl& communicator, bool rejoins)
       : communicator_(communicator),
+        ownRejoins_(rejoins),
+        rejoins_(rejoins),
         known_(static_cast<std::size_t>(communicator.size()), Is::alive),
         confirmed_(known_.size()) {
     attempt_ = ++communicator_.agreement;
@@ -59,6 +61,7 @@ class Agreement {
     }
     return result;
   }
+  bool rejoins() const { return rejoins_; }
 
  private:
   struct Received {
@@ -73,7 +76,7 @@ class Agreement {
 
   // Sends to one rank; what it comes to is seen by receiving.
   void tell(int peer, bool decided) {
-    Ballot const head{attempt_, decided ? 1u : 0u, static_cast<std::uint32_t>(size())};
+    Ballot const head{attempt_, decided ? 1u : 0u, rejoins_ ? 1u : 0u};
     std::vector<std::byte> message(sizeof head + known_.size());
     std::memcpy(message.data(), &head, sizeof head);
     std::memcpy(message.data() + sizeof head, known_.data(), known_.size());
@@ -123,6 +126,7 @@ class Agreement {
   // True where all have known the same.
   bool round() {
     auto const before = known_;
+    bool const rejoinsBefore = rejoins_;
     auto merged = known_;
     bool same = true;
     tellAll(false);
@@ -137,8 +141,10 @@ class Agreement {
         continue;
       }
       if (received.head.attempt > attempt_) return restart(received.head.attempt);
-      if (received.head.decided != 0) return adopt(peer, received.known);
-      same = same && received.known == before;
+      if (received.head.decided != 0) return adopt(peer, received);
+      bool const theirs = received.head.rejoins != 0;
+      same = same && received.known == before && theirs == rejoinsBefore;
+      rejoins_ = rejoins_ || theirs;
       for (std::size_t i = 0; i < merged.size(); ++i) merged[i] = std::max(merged[i], received.known[i]);
     }
     known_ = merged;
@@ -150,14 +156,16 @@ class Agreement {
   // it.
   bool restart(std::uint64_t attempt) {
     attempt_ = communicator_.agreement = attempt;
+    rejoins_ = ownRejoins_;
     std::fill(known_.begin(), known_.end(), Is::alive);
     confirmed_.assign(known_.size(), false);
     decided_ = false;
     return false;
   }
 
-  bool adopt(int peer, std::vector<Is> const& decision) {
-    known_ = decision;
+  bool adopt(int peer, Received const& decision) {
+    known_ = decision.known;
+    rejoins_ = decision.head.rejoins != 0;
     decided_ = true;
     confirmed_[static_cast<std::size_t>(peer)] = true;
     requireOwn();
@@ -215,6 +223,8 @@ class Agreement {
   }
 
   CommunicatorImpl& communicator_;
+  bool const ownRejoins_;
+  bool rejoins_;  // as far as is known, any rank
   std::uint64_t attempt_ = 0;
   std::vector<Is> known_;
   std::vector<bool> confirmed_;  // who has told the decision
@@ -223,20 +233,30 @@ class Agreement {
 
 }  // namespace
 
-CommunicatorImpl::Agreed CommunicatorImpl::agree() {
+CommunicatorImpl::Agreed CommunicatorImpl::agree(bool rejoins) {
   std::lock_guard const lock(agreementMutex);
-  Agreement attempt(*this);
+  Agreement attempt(*this, rejoins);
   try {
-    return {.left = attempt.run(), .gone = attempt.gone(), .number = agreement};
+    return {.left = attempt.run(), .gone = attempt.gone(), .rejoins = attempt.rejoins(), .number = agreement};
   } catch (Error const& error) {
-    return {.left = {}, .gone = attempt.gone(), .number = agreement, .failure = error};
+    return {.left = {}, .gone = attempt.gone(), .rejoins = attempt.rejoins(), .number = agreement, .failure = error};
   }
 }
 
 std::vector<int> Communicator::survivors() const {
-  auto const agreed = impl_->agree();
-  if (agreed.failure) throw *agreed.failure;
-  return agreed.left;
+  // Whoever is in rejoin(), perhaps within a collective call, learns by the same agreement that ranks are missing, and
+  // comes here next.
+  constexpr int attempts = 5;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    auto const agreed = impl_->agree(false);
+    if (agreed.failure) throw *agreed.failure;
+    if (!agreed.rejoins || static_cast<int>(agreed.left.size()) == size()) return agreed.left;
+  }
+  fail(ErrorCode::remoteError,
+       "rank {}: survivors: others still call rejoin(), or collectives, which do so after a failure; call survivors() "
+       "on "
+       "all ranks that are left",
+       rank());
 }
 
 }  // namespace mscclpp
