@@ -149,6 +149,31 @@ TEST_CASE("processes: one is killed before any collective, another between two c
   for (int rank : {1, 2, 4}) CHECK(texts[static_cast<std::size_t>(rank)] == "");
 }
 
+TEST_CASE("processes: one is stopped, also for ranks that have no socket to it; all others agree") {
+  fake(0);
+  constexpr int ranks = 6;
+  constexpr int stopped = 5;
+  auto const id = TcpBootstrap::createUniqueId("127.0.0.1:0");
+  auto const* const processes =
+      static_cast<pid_t*>(::mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto const texts = runProcesses(ranks, [&](int rank) -> std::string {
+    auto const bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
+    bootstrap->initialize(id, 1s);
+    Communicator const communicator(bootstrap, fake(rank));
+    if (rank == stopped) *const_cast<pid_t*>(processes) = ::getpid();
+    bootstrap->barrier();
+    if (rank == stopped) {
+      ::raise(SIGSTOP);
+      return "";
+    }
+    std::this_thread::sleep_for(100ms);
+    auto const left = communicator.survivors();
+    if (rank == 0) ::kill(*processes, SIGKILL);
+    return left == std::vector<int>{0, 1, 2, 3, 4} ? "" : "other survivors";
+  });
+  for (int rank = 0; rank < stopped; ++rank) CHECK(texts[static_cast<std::size_t>(rank)] == "");
+}
+
 TEST_CASE("a rank in survivors() goes along with those that are still in rejoin(), and come next") {
   constexpr int ranks = 4;
   auto bootstraps = LocalBootstrap::create(ranks, 3s);

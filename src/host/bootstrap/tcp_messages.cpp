@@ -70,7 +70,8 @@ void TcpBootstrap::Impl::send(MessageAddress const& to, MessageWait const& wait,
   }
   auto const what = fmt::format("rank {}: cannot send {} bytes to rank {} (tag {})", rank_, bytes, peer, to.tag);
   mailbox_.requirePresent(to, wait, what);
-  Deadline const deadline(timeout_);
+  auto const limit = std::min(timeout_, wait.limit);
+  Deadline const deadline(limit);
   auto const connection = connectionTo(to, wait, deadline);
   int const error = connection->send({frameMagic, to.tag, to.context, bytes}, {first, bytes}, deadline);
   if (error == 0) return;
@@ -79,7 +80,7 @@ void TcpBootstrap::Impl::send(MessageAddress const& to, MessageWait const& wait,
     fail(ErrorCode::timeout,
          "rank {}: sending {} bytes to rank {} (tag {}) was not done after {}; does rank {} run, and the network "
          "between? MSCCLPP_TIMEOUT sets the limit",
-         rank_, bytes, peer, to.tag, describe(timeout_), peer);
+         rank_, bytes, peer, to.tag, describe(limit), peer);
   }
   explain(to, wait, what);
   fail(ErrorCode::remoteError, "{}: {}; see that rank's output", what, std::strerror(error));

@@ -74,7 +74,8 @@ class Agreement {
   std::chrono::nanoseconds limit() const { return communicator_.bootstrap->timeout(); }
   Is& of(int rank) { return known_[static_cast<std::size_t>(rank)]; }
 
-  // Sends to one rank; what it comes to is seen by receiving.
+  // Sends to one rank; what it comes to is seen by receiving. Where there is no connection yet and the other does not
+  // answer, the rest must not take this rank for silent meanwhile.
   void tell(int peer, bool decided) {
     Ballot const head{attempt_, decided ? 1u : 0u, rejoins_ ? 1u : 0u};
     std::vector<std::byte> message(sizeof head + known_.size());
@@ -82,7 +83,7 @@ class Agreement {
     std::memcpy(message.data() + sizeof head, known_.data(), known_.size());
     try {
       BootstrapAccess::sendTo(*communicator_.bootstrap, {communicator_.id, peer, BootstrapAccess::ballot},
-                              {limit(), {}, false}, message.data(), message.size());
+                              {limit() / 8, {}, false}, message.data(), message.size());
     } catch (Error const& error) {
       log(LogLevel::info, "rank {}: cannot tell rank {} who is left: {}", self(), peer, error.what());
     }
