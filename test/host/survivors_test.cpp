@@ -174,6 +174,23 @@ TEST_CASE("processes: one is stopped, also for ranks that have no socket to it; 
   for (int rank = 0; rank < stopped; ++rank) CHECK(texts[static_cast<std::size_t>(rank)] == "");
 }
 
+TEST_CASE("a rank that is in a call until its limit is not left out by one that asks at once who is left") {
+  auto bootstraps = LocalBootstrap::create(2, 1s);
+  std::vector<std::vector<int>> lists(2);
+  auto const errors = runThreads(2, [&](int rank) {
+    auto const at = static_cast<std::size_t>(rank);
+    Communicator const communicator(std::move(bootstraps[at]), fake(rank));
+    communicator.bootstrap()->barrier();
+    if (rank == 1) {
+      std::this_thread::sleep_for(200ms);
+      CHECK(errorOf([&] { communicator.bootstrap()->barrier(); }));
+    }
+    lists[at] = communicator.survivors();
+  });
+  CHECK(allErrors(errors) == "");
+  for (auto const& list : lists) CHECK(list == std::vector<int>{0, 1});
+}
+
 TEST_CASE("a rank in survivors() goes along with those that are still in rejoin(), and come next") {
   constexpr int ranks = 4;
   auto bootstraps = LocalBootstrap::create(ranks, 3s);

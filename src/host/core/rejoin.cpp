@@ -23,7 +23,7 @@ std::vector<std::vector<std::byte>> Communicator::rejoin(std::vector<std::byte> 
   std::vector<int> all(static_cast<std::size_t>(size()));
   std::iota(all.begin(), all.end(), 0);
   // Others may be in a wait of their own, in a kernel and then on the host; that one ends first.
-  constexpr int attempts = 3;
+  constexpr int attempts = 2;  // of one and a half limits
   CommunicatorImpl::Agreed agreed;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     agreed = impl_->agree(true);

@@ -72,6 +72,8 @@ class Agreement {
   int self() const { return communicator_.rank(); }
   int size() const { return communicator_.size(); }
   std::chrono::nanoseconds limit() const { return communicator_.bootstrap->timeout(); }
+  // Whoever is well may be in a call that ends only with this limit, and have begun it later than this rank this.
+  std::chrono::nanoseconds patience() const { return limit() + limit() / 2; }
   Is& of(int rank) { return known_[static_cast<std::size_t>(rank)]; }
 
   // Sends to one rank; what it comes to is seen by receiving. Where there is no connection yet and the other does not
@@ -131,7 +133,7 @@ class Agreement {
     auto merged = known_;
     bool same = true;
     tellAll(false);
-    Deadline const deadline(limit());
+    Deadline const deadline(patience());
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == self() || before[static_cast<std::size_t>(peer)] != Is::alive) continue;
       Received received;
@@ -190,13 +192,13 @@ class Agreement {
         ErrorCode::remoteError,
         "rank {}: survivors: only {} of the {} ranks that have not ended answer within {}; the others may have gone on "
         "without this one, so it must not; MSCCLPP_TIMEOUT sets the limit",
-        self(), count(Is::alive), count(Is::alive) + count(Is::silent), describe(limit()));
+        self(), count(Is::alive), count(Is::alive) + count(Is::silent), describe(patience()));
   }
 
   // Waits until all have told the same decision, or are no more. False: one has begun again, so nobody has returned.
   bool confirm() {
     // Others may have to wait for a silent rank before they look.
-    Deadline const deadline(2 * limit());
+    Deadline const deadline(2 * patience());
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == self() || of(peer) != Is::alive || confirmed_[static_cast<std::size_t>(peer)]) continue;
       if (!confirm(peer, deadline)) return false;
