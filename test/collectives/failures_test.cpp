@@ -77,6 +77,22 @@ TEST_CASE("after a late rank, every algorithm is right again or throws on all ra
   }
 }
 
+TEST_CASE("a rank that comes to the first call of all when the others have given it up") {
+  auto const algorithms = AlgorithmCollection::defaults();
+  auto const& algorithm = *algorithms.at(Collective::allReduce, "oneshot_ll16");
+  for (int late = 0; late < ranks; ++late) {
+    int done = 0;
+    auto const all = outcomesOf([&](Communicator& communicator, Outcomes& outcomes) {
+      Calls calls(communicator, algorithm);
+      if (communicator.rank() == late) hostWait([] { return false; }, 31s);
+      for (int call = 0; call < 6; ++call) outcomes.push_back(calls.make());
+      ++done;
+      CHECK(hostWait([&] { return done == ranks; }, 1000s));
+    });
+    checkRecovery(all, 1, "allreduce");
+  }
+}
+
 TEST_CASE("calls that wait behind one that gives up are never silently wrong") {
   forEachAlgorithm(
       [&](Communicator& communicator, Calls& calls, Outcomes& outcomes) {

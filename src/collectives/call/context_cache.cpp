@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/format.hpp"
 #include "mscclpp/algorithms/catalogue.hpp"
@@ -40,6 +41,20 @@ ContextCache::ContextCache(Communicator const& communicator)
       machine_(communicator.device().runtime()),
       failures_(communicator.failures()),
       comparesCalls_(environment().checkCalls) {
+  world_.machine = communicator.device().kind;
+  world_.rank = communicator.rank();
+  world_.ranks = communicator.size();
+  world_.noMulticast = whyNoMulticast(communicator.device());
+}
+
+World const& ContextCache::world() {
+  auto const held = lock();
+  if (!knowsWorld_) learnWorld();
+  return world_;
+}
+
+// Collective. Not part of making a cache: a failure of it is one of a call, which the cache has to count.
+void ContextCache::learnWorld() {
   struct Own {
     std::uint64_t wholeLines;
     std::uint64_t maxBlocks;
@@ -47,32 +62,38 @@ ContextCache::ContextCache(Communicator const& communicator)
     std::int64_t ranksPerDevice;
     char device[112];
   };
+  auto const device = communicator_.device();
   Own own{};
-  own.wholeLines = communicator.linesArriveWhole() ? 1 : 0;
-  int const sharing = communicator.ranksPerDevice();
-  own.maxBlocks = gridLimitOf(communicator.device(), static_cast<unsigned>(sharing));
-  communicator.device().properties().name.copy(own.device, sizeof own.device - 1);
-  world_.machine = communicator.device().kind;
-  world_.rank = communicator.rank();
-  world_.ranks = communicator.size();
-  world_.maxBlocks = static_cast<std::uint32_t>(own.maxBlocks);
-  world_.device = own.device;
-  world_.noMulticast = whyNoMulticast(communicator.device());
-  own.multicast = world_.noMulticast.empty() ? 1 : 0;
+  own.wholeLines = communicator_.linesArriveWhole() ? 1 : 0;
+  int const sharing = communicator_.ranksPerDevice();
+  own.maxBlocks = gridLimitOf(device, static_cast<unsigned>(sharing));
+  device.properties().name.copy(own.device, sizeof own.device - 1);
+  World world;
+  world.machine = world_.machine;
+  world.rank = world_.rank;
+  world.ranks = world_.ranks;
+  world.maxBlocks = static_cast<std::uint32_t>(own.maxBlocks);
+  world.device = own.device;
+  world.noMulticast = whyNoMulticast(device);
+  own.multicast = world.noMulticast.empty() ? 1 : 0;
   own.ranksPerDevice = sharing;
   if (sharing > 1) {
-    if (world_.noMulticast.empty()) world_.noMulticast = "ranks share a GPU, which takes part once only";
-    world_.device.clear();  // no profile was tuned for that
+    if (world.noMulticast.empty()) world.noMulticast = "ranks share a GPU, which takes part once only";
+    world.device.clear();  // no profile was tuned for that
   }
-  for (auto const& other : gather(*communicator.setup(), own)) {
-    world_.wholeLines = world_.wholeLines && other.wholeLines != 0;
-    world_.maxBlocks = std::min(world_.maxBlocks, static_cast<std::uint32_t>(other.maxBlocks));
-    if (other.multicast == 0 && world_.noMulticast.empty()) {
-      world_.noMulticast = "not every rank's device can take part; see isNvlsSupported() on each";
+  bool const wasBroken = std::exchange(brokenOff_, true);
+  for (auto const& other : gather(*communicator_.setup(), own)) {
+    world.wholeLines = world.wholeLines && other.wholeLines != 0;
+    world.maxBlocks = std::min(world.maxBlocks, static_cast<std::uint32_t>(other.maxBlocks));
+    if (other.multicast == 0 && world.noMulticast.empty()) {
+      world.noMulticast = "not every rank's device can take part; see isNvlsSupported() on each";
     }
-    world_.ranksPerDevice = std::max(world_.ranksPerDevice, static_cast<int>(other.ranksPerDevice));
-    if (std::strncmp(own.device, other.device, sizeof own.device) != 0) world_.device.clear();
+    world.ranksPerDevice = std::max(world.ranksPerDevice, static_cast<int>(other.ranksPerDevice));
+    if (std::strncmp(own.device, other.device, sizeof own.device) != 0) world.device.clear();
   }
+  brokenOff_ = wasBroken;
+  world_ = std::move(world);
+  knowsWorld_ = true;
 }
 
 bool ContextCache::agree(bool mine) const {

@@ -76,7 +76,8 @@ class ContextCache {
 
   std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(mutex_); }
 
-  World const& world() const { return world_; }
+  // Collective at the first use, and at the first after a failure.
+  World const& world();
 
   // While it lives, calls of this thread are steps of one that has begun, of a user's algorithm: they are not counted.
   class WithinCall {
@@ -120,6 +121,7 @@ class ContextCache {
   };
   using NativeKey = std::tuple<std::uint64_t, std::uint64_t, ContextKey>;  // algorithm, stream, the user's key
 
+  void learnWorld();
   bool isWithinCall() const;
   bool hasFailed() const;
   void requireReportsTaken(std::string const& title) const;
@@ -141,6 +143,7 @@ class ContextCache {
   Runtime& machine_;
   std::recursive_mutex mutex_;
   World world_;
+  bool knowsWorld_ = false;  // of others than this rank
   ContextLimits limits_;
   LruMap<std::uint64_t, StreamContext> streams_;  // by id
   LruMap<std::byte*, Window> windows_;            // by start of the allocation

@@ -86,6 +86,7 @@ void ContextCache::begin(CallKey const& key, Stream const& stream, CollectiveCal
          "with releaseContexts() on all ranks",
          titleOf(world_.rank, key.collective, call), context.calls - 1, context.resume);
   }
+  if (!knowsWorld_) learnWorld();
   if (comparesCalls_) compareCalls(key, context, call);
 }
 
@@ -123,6 +124,7 @@ void ContextCache::settled() {
   ++generation_;
   failures_ = communicator_.failures();
   brokenOff_ = false;
+  knowsWorld_ = false;  // some ranks may not have got so far
 }
 
 void ContextCache::recover(Stream const& stream, std::string const& title) {
