@@ -3,7 +3,7 @@
 // Thousands of jobs of 2 to 8 processes on the simulated machine, to each of which something happens at random: every
 // rank must end in time, with right results or with errors that name the culprit. docs/failures.md says how to run it.
 //
-//   fault_campaign [--trials=N] [--seconds=N] [--seed=S] [--kind=NAME] [--plant=NAME] [--jobs=N]
+//   fault_campaign [--trials=N] [--seconds=N] [--seed=S] [--kind=NAME] [--plant=NAME] [--jobs=N] [--show]
 //   fault_campaign --self-test
 //
 // Trial i follows from S + i alone, up to what the machine does when. `--self-test`: plants a defect of the ranks for
@@ -37,6 +37,7 @@ struct Options {
   std::uint64_t jobs = 3 * std::max(std::thread::hardware_concurrency(), 1u);
   std::optional<Kind> kind;
   Plant plant = Plant::none;
+  bool show = false;
   bool selfTest = false;
 };
 
@@ -72,6 +73,8 @@ Options parse(int count, char** arguments) {
       options.kind = named<Kind>(kindNames, value);
     } else if (name == "--plant") {
       options.plant = named<Plant>(plantNames, value);
+    } else if (argument == "--show") {
+      options.show = true;
     } else if (argument == "--self-test") {
       options.selfTest = true;
     } else {
@@ -101,8 +104,9 @@ struct Row {
 // too.
 class Campaign {
  public:
-  explicit Campaign(std::uint64_t jobs)
+  explicit Campaign(std::uint64_t jobs, bool show = false)
       : jobs_(jobs),
+        show_(show),
         verdicts_(static_cast<Verdict*>(
             ::mmap(nullptr, jobs * sizeof(Verdict), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
   Campaign(Campaign const&) = delete;
@@ -141,13 +145,14 @@ class Campaign {
     std::fflush(nullptr);
     auto const process = ::fork();
     if (process == 0) {
-      verdicts_[slot] = runJob(plan);
+      verdicts_[slot] = runJob(plan, show_);
       ::_exit(0);
     }
     running_.emplace(process, Running{slot, std::move(plan)});
   }
 
   std::uint64_t jobs_;
+  bool show_;
   Verdict* verdicts_;
   std::map<pid_t, Running> running_;
 };
@@ -162,7 +167,7 @@ bool runTrials(Options const& options) {
   std::map<Kind, Row> rows;
   Row all;
   std::uint64_t number = 0;
-  Campaign(options.jobs)
+  Campaign(options.jobs, options.show)
       .run(
           [&]() -> std::optional<Plan> {
             bool const late = Clock::now() - begin >= std::chrono::seconds(options.seconds);

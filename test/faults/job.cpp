@@ -79,7 +79,7 @@ class Job {
   Job& operator=(Job const&) = delete;
   ~Job() { ::munmap(memory_, sizeof(JobRecord)); }
 
-  Verdict run() {
+  Verdict run(bool show) {
     begin_ = Clock::now();
     for (int rank = 0; rank < plan_.ranks; ++rank) start(rank);
     while (reap() && Clock::now() - begin_ < plan_.bound()) {
@@ -90,9 +90,9 @@ class Job {
     auto const took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin_);
     std::string text = describeHangs();
     end();
-    auto verdict = judge(plan_, record_, ends_, text);
+    auto verdict = judge(plan_, record_, ends_, show, text);
     verdict.milliseconds = static_cast<int>(took.count());
-    if (verdict.bad()) std::fputs(fmt::format("---- {}\n{}", plan_.text(), text).c_str(), stderr);
+    if (verdict.bad() || show) std::fputs(fmt::format("---- {}\n{}", plan_.text(), text).c_str(), stderr);
     return verdict;
   }
 
@@ -105,6 +105,7 @@ class Job {
 
   void start(int rank) {
     std::fflush(nullptr);
+    record_.rank[rank].begin = begin_;
     process(rank) = ::fork();
     end(rank) = running;
     if (process(rank) != 0) return;
@@ -200,12 +201,12 @@ void set(char const* name, std::chrono::milliseconds limit) {
 
 }  // namespace
 
-Verdict runJob(Plan const& plan) {
+Verdict runJob(Plan const& plan, bool show) {
   set("MSCCLPP_TIMEOUT", plan.hostLimit);
   set("MSCCLPP_KERNEL_TIMEOUT", plan.kernelLimit);
   ::setenv("MSCCLPP_CHECK_CALLS", plan.checksCalls ? "1" : "0", 1);
   ::setenv("MSCCLPP_LOG_LEVEL", "off", 1);
-  return Job(plan, TcpBootstrap::createUniqueId("127.0.0.1:0")).run();
+  return Job(plan, TcpBootstrap::createUniqueId("127.0.0.1:0")).run(show);
 }
 
 }  // namespace faults

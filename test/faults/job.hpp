@@ -21,13 +21,15 @@ struct Verdict {
 };
 
 // In a process without threads, which has not used the library yet: runs the job, does to it what is planned, and
-// judges. Says what is wrong on stderr.
-Verdict runJob(Plan const& plan);
+// judges. Says what is wrong, or with `show` what there was, on stderr.
+Verdict runJob(Plan const& plan, bool show);
 
 // The process of one rank.
 void runRank(Plan const& plan, int rank, mscclpp::UniqueId const& id, JobRecord& job);
 
-// What is wrong with what the ranks tell. `ends`: what became of each process, as waitpid() says; -1: it hung.
-Verdict judge(Plan const& plan, JobRecord const& job, std::array<int, mostRanks> const& ends, std::string& text);
+// What is wrong with what the ranks tell; then all that they tell, where anything is, or with `show`. `ends`: what
+// became of each process, as waitpid() says; -1: it hung.
+Verdict judge(Plan const& plan, JobRecord const& job, std::array<int, mostRanks> const& ends, bool show,
+              std::string& text);
 
 }  // namespace faults

@@ -16,9 +16,10 @@ namespace {
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// Whether the text names the rank: "rank 2", "ranks [1, 2]".
+// Whether the text names the rank: "rank 2", "ranks [1, 2]", "had not joined rank 0 at 127.0.0.1:4000: 1, 2".
 bool names(std::string const& text, int rank) {
-  return std::regex_search(text, std::regex(fmt::format("ranks? \\[?([0-9]+, )*{}(?![0-9])", rank)));
+  constexpr auto pattern = "(ranks? \\[?|had not joined rank 0 at [0-9.]+:[0-9]+: )([0-9]+, )*{}(?![0-9])";
+  return std::regex_search(text, std::regex(fmt::format(pattern, rank)));
 }
 
 class Judgement {
@@ -26,14 +27,14 @@ class Judgement {
   Judgement(Plan const& plan, JobRecord const& job, std::array<int, mostRanks> const& ends, std::string& text)
       : plan_(plan), job_(job), ends_(ends), text_(text) {}
 
-  Verdict run() {
+  Verdict run(bool show) {
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       judgeEnd(rank);
       judgeOutcomes(rank);
     }
     // Of what hangs, is wrong or has crashed, nobody else need know the reason.
     if (!verdict_.bad()) judgeErrors();
-    if (verdict_.bad()) tellAll();
+    if (verdict_.bad() || show) tellAll();
     return verdict_;
   }
 
@@ -75,6 +76,7 @@ class Judgement {
     bool victim = false;  // one that names the victim
     bool inStep = false;  // one in the step of the fault
     bool differs = false;
+    bool aborted = false;
   };
   Told told(int rank) const {
     Told told;
@@ -85,6 +87,7 @@ class Judgement {
       bool const victim = names(outcome.text, plan_.victim);
       told.any = told.any || outcome.step + 1 < static_cast<int>(plan_.steps.size());
       told.victim = told.victim || victim;
+      told.aborted = told.aborted || has(outcome.text, "abort()");
       if (outcome.step != plan_.at) continue;
       told.inStep = true;
       told.differs = told.differs || (has(outcome.text, "the ranks' calls differ") && victim);
@@ -99,12 +102,14 @@ class Judgement {
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       auto const heard = told(rank);
       any = any || (heard.any && isHealthy(rank));
-      victim = victim || (heard.victim && (rank != plan_.victim || plan_.kind == Kind::refuse));
+      victim = victim || (heard.victim && (rank != plan_.victim || heard.aborted));
       inStep += heard.inStep ? 1 : 0;
       if (!isHealthy(rank)) continue;
       judgeRank(rank, heard);
     }
-    if (any && !victim && plan_.ranks > 1 && !plan_.restarts()) {
+    // Those who wait for one that is late for less may not have given up yet where others do that wait for them.
+    bool const brief = plan_.lasts.count() > 0 && plan_.lasts < plan_.kernelLimit + plan_.hostLimit;
+    if (any && !victim && !brief && !plan_.restarts() && plan_.at >= 0) {
       blame(verdict_.culprits, fmt::format("nobody names rank {}", plan_.victim));
     }
     if (plan_.kind == Kind::refuse && inStep != 0 && inStep != plan_.ranks) {
@@ -121,9 +126,10 @@ class Judgement {
     bool const mayStay = plan_.kind == Kind::stop && plan_.ranks == 2 && plan_.victim == 0;  // the half without rank 0
     bool const wasAway = rank == plan_.victim && plan_.lasts > plan_.kernelLimit;
     if (plan_.harmless() && record.outcomes > 0 && heard.any) return wrongly("has an error where nothing has failed");
-    if (!record.finished && !joining && !mayStay && !wasAway) return wrongly("could not go on");
+    // Others may be done then.
     auto const& last = record.outcome[std::max(record.outcomes - 1, 0)];
     bool const atEnd = last.step + 1 >= static_cast<int>(plan_.steps.size());
+    if (!record.finished && !joining && !mayStay && !wasAway && !atEnd) return wrongly("could not go on");
     for (int other = 0; other < plan_.ranks; ++other) {
       bool const in = (record.others >> other & 1) != 0;
       if (!in && isHealthy(other) && !joining && !mayStay && !atEnd && other != plan_.victim) {
@@ -132,13 +138,13 @@ class Judgement {
     }
     for (int i = 0; i < record.outcomes; ++i) {
       std::string const text = record.outcome[i].text;
-      bool const tells = has(text, "is gone") || has(text, "have ended");
+      bool const tells = has(text, "is gone") || has(text, "] have ended");
       if (tells && !names(text, plan_.victim) && !joining && !atEnd) {
         return wrongly("is told that another rank has ended");
       }
     }
     bool const without = (record.others >> plan_.victim & 1) == 0;
-    if (plan_.ends() && heard.any && !heard.victim && !without) {
+    if (plan_.ends() && heard.any && !heard.victim && !without && !joining) {
       return wrongly(fmt::format("is not told of rank {}", plan_.victim));
     }
     if (plan_.kind == Kind::mismatch && !plan_.restarts() && !heard.differs) {
@@ -157,8 +163,8 @@ class Judgement {
       for (int i = 0; i < record.outcomes; ++i) {
         auto const& outcome = record.outcome[i];
         constexpr std::array results{"right", "wrong", "error", "not judged"};
-        text_ += fmt::format("    step {}: {} {}\n", outcome.step, results[static_cast<std::size_t>(outcome.result)],
-                             outcome.text);
+        text_ += fmt::format("    step {}, {} ms: {} {}\n", outcome.step, outcome.nanoseconds / 1000000,
+                             results[static_cast<std::size_t>(outcome.result)], outcome.text);
       }
     }
   }
@@ -172,8 +178,9 @@ class Judgement {
 
 }  // namespace
 
-Verdict judge(Plan const& plan, JobRecord const& job, std::array<int, mostRanks> const& ends, std::string& text) {
-  return Judgement(plan, job, ends, text).run();
+Verdict judge(Plan const& plan, JobRecord const& job, std::array<int, mostRanks> const& ends, bool show,
+              std::string& text) {
+  return Judgement(plan, job, ends, text).run(show);
 }
 
 }  // namespace faults

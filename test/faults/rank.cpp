@@ -69,7 +69,7 @@ Step altered(Step step, int how) {
 }
 
 bool tellsOfEnd(std::string_view text) {
-  for (auto const* const words : {"is gone", "have ended", "do not answer"}) {
+  for (auto const* const words : {"is gone", "] have ended", "] do not answer"}) {
     if (text.find(words) != std::string_view::npos) return true;
   }
   return false;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 
@@ -19,7 +20,8 @@ enum class Result : std::uint8_t { right, wrong, error, unknown };
 struct Outcome {
   int step;
   Result result;
-  int code;  // ErrorCode, of an error
+  int code;                  // ErrorCode, of an error
+  std::int64_t nanoseconds;  // since the job began
   char text[700];
 };
 
@@ -40,6 +42,7 @@ struct RankRecord {
   std::atomic<unsigned> others;  // bits of the ranks that it goes on with
   std::atomic<bool> lost;        // it could not go on
   std::atomic<int> outcomes;
+  std::chrono::steady_clock::time_point begin;  // of the job
   char doing[200];
   Outcome outcome[mostOutcomes];
 
@@ -49,6 +52,7 @@ struct RankRecord {
     outcome[next].step = step;
     outcome[next].result = result;
     outcome[next].code = code;
+    outcome[next].nanoseconds = (std::chrono::steady_clock::now() - begin).count();
     put(outcome[next].text, text);
     outcomes.store(next + 1);
   }

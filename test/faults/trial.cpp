@@ -58,6 +58,8 @@ bool Plan::harmless() const {
   return kind == Kind::none || kind == Kind::strangers || (kind == Kind::fork && way != way::orphan);
 }
 
+bool Plan::atOnce() const { return harmless() || kind == Kind::refuse || (kind == Kind::mismatch && !restarts()); }
+
 bool Plan::ends() const {
   return kind == Kind::kill || kind == Kind::stop || (kind == Kind::fork && way == way::orphan) ||
          (kind == Kind::abort && way == way::left);
@@ -66,10 +68,11 @@ bool Plan::ends() const {
 std::chrono::milliseconds Plan::bound() const {
   // What the ranks compute, on a machine with other work.
   auto const own = 4000ms;
-  if (harmless()) return kernelLimit + own;
+  if (atOnce()) return kernelLimit + own;
   auto const joining = hostLimit + hostLimit / 4;
-  // A call that fails, and one that finds out: a kernel's wait, and one on the host while something is made.
-  auto const calls = 2 * (kernelLimit + hostLimit);
+  // A call that fails, and one that finds out: a kernel's wait, one on the host while something is made, and for the
+  // end of what was started.
+  auto const calls = 2 * (kernelLimit + 2 * hostLimit);
   auto const rejoin = 3 * hostLimit;
   auto const left = attempts * (2 * hostLimit + hostLimit);  // survivors(), and the first use of what shrink() makes
   return joining + calls + rejoin + left + lasts + own;
@@ -110,7 +113,7 @@ Plan makePlan(std::uint64_t seed, std::optional<Kind> kind, Plant plant) {
       break;
     case Kind::pause:
     case Kind::delay:
-      plan.lasts = std::chrono::milliseconds(10 + dice.below(500));
+      plan.lasts = std::chrono::milliseconds(10 + dice.below(1400));
       break;
     case Kind::fork:
       plan.way = static_cast<int>(dice.below(3));
@@ -128,6 +131,10 @@ Plan makePlan(std::uint64_t seed, std::optional<Kind> kind, Plant plant) {
       break;
   }
   for (int i = 0; i < steps; ++i) plan.steps.push_back(makeStep(dice));
+  // Nobody passes by a failure of others.
+  plan.steps.back().meets = true;
+  plan.steps.back().collective = Collective::allReduce;
+  chooseOperation(dice, plan.steps.back());
   auto& hit = plan.steps[static_cast<std::size_t>(std::max(plan.at, 0))];
   if (plan.kind == Kind::mismatch) {
     // One that has what is to differ.
@@ -144,8 +151,8 @@ Plan makePlan(std::uint64_t seed, std::optional<Kind> kind, Plant plant) {
     for (auto& step : plan.steps) step.newStream = false;
   }
   if (plan.kind == Kind::refuse) hit.newStream = true;
-  plan.kernelLimit = plan.harmless() ? 5000ms : 250ms;
-  plan.hostLimit = plan.harmless() ? 10000ms : 750ms;
+  plan.kernelLimit = plan.atOnce() ? 5000ms : 250ms;
+  plan.hostLimit = plan.atOnce() ? 10000ms : 750ms;
   return plan;
 }
 

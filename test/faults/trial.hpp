@@ -55,6 +55,7 @@ struct Step {
   int root = 0;           // taken modulo the ranks that are left
   bool symmetric = false;
   bool newStream = false;
+  bool meets = false;      // every rank needs every other one
   std::uint64_t seed = 0;  // of the data
 };
 
@@ -78,6 +79,8 @@ struct Plan {
 
   // Nobody may notice anything.
   bool harmless() const;
+  // No limit may be waited for.
+  bool atOnce() const;
   // The victim does not come back.
   bool ends() const;
   // The ranks count their calls anew behind the step: nothing is known of what they have done in it.
