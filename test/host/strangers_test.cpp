@@ -225,6 +225,31 @@ TEST_CASE("a name is listened at where it is this host's") {
   }
 }
 
+TEST_CASE("a rank that was stopped while it connects says who it is only if it then waits for the answer") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+  FileHandle const mine = FileHandle::own([&] { return ends[0]; });
+  FileHandle const theirs = FileHandle::own([&] { return ends[1]; });
+  auto const greeting = makeGreeting();
+  Hello hello{};
+  hello.purpose = Purpose::peer;
+  Key128 const key{};
+
+  REQUIRE(sendAll(theirs.get(), bytesOf(greeting), Deadline(1s)) == 0);
+  CHECK(introduce(mine.get(), key, hello, Deadline(0s)).kind == HandshakeResult::Kind::broken);
+  Hello got{};
+  CHECK(::recv(theirs.get(), &got, sizeof got, 0) == -1);
+
+  REQUIRE(sendAll(theirs.get(), bytesOf(greeting), Deadline(1s)) == 0);
+  std::thread answer([&] {
+    REQUIRE(recvAll(theirs.get(), writableBytesOf(got), Deadline(5s)) == 0);
+    std::this_thread::sleep_for(100ms);
+    REQUIRE(sendAll(theirs.get(), bytesOf(makeVerdict(key, got, Admission::admitted, 2)), Deadline(1s)) == 0);
+  });
+  CHECK(introduce(mine.get(), key, hello, Deadline(50ms)).kind == HandshakeResult::Kind::admitted);
+  answer.join();
+}
+
 TEST_CASE("numbers of ranks that cannot be are refused in words") {
   CHECK(mentions(errorOf([] { TcpBootstrap(0, -1); }), "-1 ranks given, allowed are 1 to 65536"));
   CHECK(mentions(errorOf([] { TcpBootstrap(0, 2'000'000'000); }), "2000000000 ranks given, allowed are 1 to 65536"));

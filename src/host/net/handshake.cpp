@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "host/net/handshake.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 
@@ -11,6 +13,8 @@
 
 namespace mscclpp {
 namespace {
+
+constexpr std::chrono::nanoseconds leastAnsweringTime = std::chrono::milliseconds(500);
 
 template <std::size_t N>
 bool sameHash(std::uint64_t a, std::uint64_t b) {
@@ -85,15 +89,18 @@ HandshakeResult introduce(int socket, Key128 const& key, Hello hello, Deadline c
             {},
             fmt::format("it speaks version {} of the bootstrap, this rank version {}", greeting.version, wireVersion)};
   }
+  // Once the other knows who this is, it takes the end of the connection for the end of this rank.
+  if (deadline.expired()) return {Kind::broken, {}, brokenReason(ETIMEDOUT, "greeting in time")};
+  Deadline const answering(std::max<std::chrono::nanoseconds>(deadline.left(), leastAnsweringTime));
   hello.magic = wireMagic;
   hello.version = wireVersion;
   hello.nonce = randomKey();
   hello.proof = proofOf(key, greeting, hello);
-  if (int const error = sendAll(socket, bytesOf(hello), deadline); error != 0) {
+  if (int const error = sendAll(socket, bytesOf(hello), answering); error != 0) {
     return {Kind::broken, {}, brokenReason(error, "greeting")};
   }
   Verdict verdict{};
-  if (int const error = recvAll(socket, writableBytesOf(verdict), deadline); error != 0) {
+  if (int const error = recvAll(socket, writableBytesOf(verdict), answering); error != 0) {
     return {Kind::broken, {}, brokenReason(error, "verdict")};
   }
   if (verdict.magic != wireMagic) return {Kind::stranger, {}, "what listens there is another program"};
