@@ -5,7 +5,7 @@
 # rank must end in time, with right results or with errors that name the culprit. Ends with a table; exit status 1 where a
 # rank hangs, crashes, has a wrong result or is told of the wrong one.
 #
-#   scripts/faults.sh [--build=FOLDER] [--trials=N] [--seconds=N] [--seed=S] [--kind=NAME] [--plant=NAME] [--jobs=N]
+#   scripts/faults.sh [--build=FOLDER] [--trials=N] [--seconds=N] [--seed=S] [--kind=NAME] [--plant=NAME] [--jobs=N] [--show]
 #   scripts/faults.sh [--build=FOLDER] --self-test
 #
 # --build=      default build/faults, configured where it is not there
@@ -13,6 +13,7 @@
 # --seed=       of the first trial, default 1; the others have those that follow. --seed=S --trials=1 repeats one
 # --kind=       none, kill, stop, pause, delay, refuse, fork, mismatch, strangers or abort; default all
 # --jobs=       at once, default three for each processor
+# --show        what every rank tells, also where nothing is wrong
 # --plant=      a defect of the ranks that the campaign has to find: stale, misname, hang, crash, ignore or leave
 # --self-test   plants one after the other, and fails where one is not found
 

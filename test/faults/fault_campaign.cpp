@@ -9,12 +9,14 @@
 // Trial i follows from S + i alone, up to what the machine does when. `--self-test`: plants a defect of the ranks for
 // each kind of fault, and fails where one is not found.
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -145,6 +147,7 @@ class Campaign {
     std::fflush(nullptr);
     auto const process = ::fork();
     if (process == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       verdicts_[slot] = runJob(plan, show_);
       ::_exit(0);
     }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "host/fake_runtime.hpp"
 #include "host/foreign_bootstrap.hpp"
 #include "host/ranks.hpp"
+#include "host/shared/members.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 #include "mscclpp/host/communicator.hpp"
@@ -172,6 +174,33 @@ TEST_CASE("processes: one is stopped, also for ranks that have no socket to it; 
     return left == std::vector<int>{0, 1, 2, 3, 4} ? "" : "other survivors";
   });
   for (int rank = 0; rank < stopped; ++rank) CHECK(texts[static_cast<std::size_t>(rank)] == "");
+}
+
+TEST_CASE("whose step has waited in vain tells all, and they throw with it rather than wait for the silent one") {
+  constexpr auto limit = 1000ms;
+  constexpr int ranks = 4;
+  constexpr int silent = 3;
+  auto bootstraps = LocalBootstrap::create(ranks, limit);
+  std::atomic<int> done{0};
+  auto const errors = runThreads(ranks, [&](int rank) {
+    Communicator const communicator(std::move(bootstraps[static_cast<std::size_t>(rank)]), fake(rank));
+    communicator.bootstrap()->barrier();
+    auto const begin = std::chrono::steady_clock::now();
+    if (rank != silent) {
+      Members const members("Team", *CommunicatorImpl::of(communicator), {});
+      auto const error = errorOf([&] {
+        members.together([&]() -> std::vector<std::byte> {
+          if (rank == 2) return {};
+          std::this_thread::sleep_for(limit - 100ms);
+          throw Error(ErrorCode::timeout, "memory of rank 3 did not come");
+        });
+      });
+      CHECK_MESSAGE(mentions(error, "memory of rank 3 did not come"), textOf(error));
+      CHECK(std::chrono::steady_clock::now() - begin < limit + 300ms);
+    }
+    for (++done; done < ranks;) std::this_thread::sleep_for(1ms);
+  });
+  CHECK(allErrors(errors) == "");
 }
 
 TEST_CASE("a rank that is in a call until its limit is not left out by one that asks at once who is left") {
