@@ -102,14 +102,17 @@ class Judgement {
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       auto const heard = told(rank);
       any = any || (heard.any && isHealthy(rank));
-      victim = victim || (heard.victim && (rank != plan_.victim || heard.aborted));
+      bool const leftOut = plan_.ends() && isHealthy(rank) && (of(rank).others >> plan_.victim & 1) == 0;
+      victim = victim || leftOut || (heard.victim && (rank != plan_.victim || heard.aborted));
       inStep += heard.inStep ? 1 : 0;
       if (!isHealthy(rank)) continue;
       judgeRank(rank, heard);
     }
     // Those who wait for one that is late for less may not have given up yet where others do that wait for them.
     bool const brief = plan_.lasts.count() > 0 && plan_.lasts < plan_.kernelLimit + plan_.hostLimit;
-    if (any && !victim && !brief && !plan_.restarts() && plan_.at >= 0) {
+    // It may have passed the step in which it was to happen.
+    bool const struck = !plan_.ends() || !of(plan_.victim).finished;
+    if (any && !victim && !brief && struck && !plan_.restarts() && plan_.at >= 0) {
       blame(verdict_.culprits, fmt::format("nobody names rank {}", plan_.victim));
     }
     if (plan_.kind == Kind::refuse && inStep != 0 && inStep != plan_.ranks) {

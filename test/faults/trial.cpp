@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "faults/trial.hpp"
 
+#include <algorithm>
 #include <random>
 
 #include <fmt/format.h>
@@ -83,6 +84,8 @@ std::string Plan::text() const {
                           kindNames[static_cast<std::size_t>(kind)], way, victim, ranks, at, after.count(),
                           workNames[static_cast<std::size_t>(work)],
                           shrinks ? "those that are left go on" : "the next call goes on");
+  if (work == Work::collectives)
+    text += fmt::format(", {}", nameOf(steps[static_cast<std::size_t>(std::max(at, 0))].collective));
   if (lasts > 0ms) text += fmt::format(", lasts {} ms", lasts.count());
   if (checksCalls) text += ", calls are compared";
   return text;
