@@ -102,7 +102,7 @@ class Judgement {
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       auto const heard = told(rank);
       any = any || (heard.any && isHealthy(rank));
-      bool const leftOut = plan_.ends() && isHealthy(rank) && (of(rank).others >> plan_.victim & 1) == 0;
+      bool const leftOut = plan_.kind == Kind::stop && isHealthy(rank) && (of(rank).others >> plan_.victim & 1) == 0;
       victim = victim || leftOut || (heard.victim && (rank != plan_.victim || heard.aborted));
       inStep += heard.inStep ? 1 : 0;
       if (!isHealthy(rank)) continue;
