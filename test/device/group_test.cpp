@@ -56,6 +56,21 @@ struct SubsetBarrierKernel {
   }
 };
 
+// A thread leaves as one that has given up a wait does; whoever passes the barriers says so.
+struct LeavingKernel {
+  unsigned leaves;
+  MSCCLPP_DEVICE void operator()(unsigned* out) const {
+    auto const me = thisBlock().rank();
+    auto const pair = warpsOfBlock(me / 64 * 2, 2, me / 64 + 1);
+    if (me == leaves) arch::exitKernel();
+    auto const warp = thisWarp().syncCount();
+    auto const warps = pair.syncCount();
+    out[me] = warp | warps << 8 | thisBlock().syncCount() << 16;
+    syncWhole(thisBlock());
+    out[me] |= 1u << 31;
+  }
+};
+
 struct ReduceKernel {
   MSCCLPP_DEVICE void operator()(int* out) const {
     auto const block = thisBlock();
@@ -103,6 +118,20 @@ TEST_CASE("some warps meet at a barrier of their own") {
   if (!canRun(1)) return;
   auto const out = run<SubsetBarrierKernel, unsigned>({.blocks = 1, .threads = 96}, {}, 32);
   for (unsigned i = 0; i < 32; ++i) CHECK(out[i] == 100 + 31 - i);
+}
+
+TEST_CASE("nobody passes a barrier that a thread which has left does not come to") {
+  if (!canRun(1)) return;
+  constexpr unsigned whole = 32 | 64 << 8 | 128 << 16 | 1u << 31;
+  for (unsigned const value : run<LeavingKernel, unsigned>({.blocks = 1, .threads = 128}, {.leaves = 128}, 128)) {
+    CHECK(value == whole);
+  }
+  constexpr unsigned left = 37;
+  auto const out = run<LeavingKernel, unsigned>({.blocks = 1, .threads = 128}, {.leaves = left}, 128);
+  for (unsigned thread = 0; thread < 128; ++thread) {
+    unsigned const seen = (thread / 32 == 1 ? 31 : 32) | (thread < 64 ? 63 : 64) << 8 | 127 << 16;
+    CHECK(out[thread] == (thread == left ? 0 : seen));
+  }
 }
 
 TEST_CASE("groups share and reduce values") {

@@ -32,7 +32,7 @@ MSCCLPP_DEVICE void gridBarrier(DeviceTeam const& team, B const& blocks) {
 template <BlockSet B>
 MSCCLPP_DEVICE void publishPhase(DeviceTeam const& team, B const& blocks, unsigned phase, std::uint64_t epoch) {
   auto const group = blocks.block();
-  group.sync();
+  syncWhole(group);
   for (int peer = static_cast<int>(group.rank()); peer < team.size; peer += static_cast<int>(group.size())) {
     if (peer == team.rank) continue;
     store<Order::release, Scope::system>(team.signal(peer, phase, blocks.blockRank(), team.rank), epoch);
@@ -58,7 +58,7 @@ MSCCLPP_DEVICE void awaitPhase(DeviceTeam const& team, B const& blocks, unsigned
   for (int peer = static_cast<int>(group.rank()); peer < team.size; peer += static_cast<int>(group.size())) {
     if (peer != team.rank) awaitSignal(team, phase, blocks.blockRank(), peer, epoch, kind);
   }
-  group.sync();
+  syncWhole(group);
 }
 
 template <BlockSet B>

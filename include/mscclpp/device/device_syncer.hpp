@@ -27,7 +27,7 @@ struct DeviceSyncer {
   // The same for groups of threads, one from each block.
   template <SyncGroup G>
   MSCCLPP_DEVICE void meet(G const& group, unsigned groups, layout::Watch* watch) {
-    group.sync();
+    syncWhole(group);
     if (group.rank() == 0) {
       auto const mine = load<Order::relaxed, Scope::device>(&generation);
       if (fetchAdd<Order::acquireRelease, Scope::device>(&arrivals, 1u) + 1 == groups) {
@@ -41,7 +41,7 @@ struct DeviceSyncer {
         });
       }
     }
-    group.sync();
+    syncWhole(group);
   }
 };
 

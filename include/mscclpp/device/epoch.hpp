@@ -25,7 +25,7 @@ inline namespace MSCCLPP_BACKEND {
 // launches overlap, and for the other threads of the block, which ends the round before it in the same kernel. The load
 // is only begun here: code that does not need the number at once hides its latency.
 template <SyncGroup G>
-MSCCLPP_DEVICE std::uint64_t loadEpoch(G const& group, layout::RoundCounter const* epochs, unsigned block) {
+MSCCLPP_DEVICE layout::RoundCounter loadEpoch(G const& group, layout::RoundCounter const* epochs, unsigned block) {
   waitForPreviousKernel();
   group.sync();
   return loadRounds(epochs + arch::perThread(block));
@@ -33,19 +33,19 @@ MSCCLPP_DEVICE std::uint64_t loadEpoch(G const& group, layout::RoundCounter cons
 
 // Rounds of the team done so far, as loadEpoch(); the caller has yet to requireTogether().
 template <BlockSet B>
-MSCCLPP_DEVICE std::uint64_t beginReadEpoch(DeviceTeam const& team, B const& blocks) {
+MSCCLPP_DEVICE layout::RoundCounter beginReadEpoch(DeviceTeam const& team, B const& blocks) {
   auto const block = blocks.blockRank();
   require(blocks.blockCount() <= team.layout.blocks, team.watch, -1, std::uint64_t(layout::Misuse::blockCount),
           team.layout.blocks, blocks.blockCount());
   return loadEpoch(blocks.block(), team.epochs(), block);
 }
 
-// The same, not astray.
+// The same, once they are known not to be astray.
 template <BlockSet B>
 MSCCLPP_DEVICE std::uint64_t readEpoch(DeviceTeam const& team, B const& blocks) {
-  auto const epoch = beginReadEpoch(team, blocks);
-  requireTogether(team.watch, epoch);
-  return epoch;
+  auto const read = beginReadEpoch(team, blocks);
+  requireTogether(team.watch, read.astray);
+  return read.rounds;
 }
 
 // Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so

@@ -10,7 +10,7 @@
 //   threadRange(rank, size)                 for code that already has a thread number and a count; no sync()
 //
 // Indices are `unsigned`, as the hardware's: with another type the loops of copies compile to more instructions.
-// `sync()` orders memory among the group's threads.
+// `sync()` orders memory among the group's threads. So does `syncCount()`, which tells how many of them came.
 #pragma once
 
 #include <concepts>
@@ -30,6 +30,7 @@ concept Group = requires(G const& g) {
 template <class G>
 concept SyncGroup = Group<G> && requires(G const& g) {
   g.sync();
+  { g.syncCount() } -> std::same_as<unsigned>;
 };
 
 // One or more blocks (or block-like groups) that share the work of a collective.
@@ -40,11 +41,21 @@ concept BlockSet = Group<G> && requires(G const& g) {
   { g.block() } -> SyncGroup;
 };
 
+// A barrier that nobody passes once a thread of the group has left the kernel, because it gave up a wait or found its
+// rounds astray: what it was to wait for or to write is not there. Between a wait or a write of some threads and what
+// others, or peers, make of it.
+template <SyncGroup G>
+MSCCLPP_DEVICE void syncWhole(G const& group) {
+  if (group.syncCount() != group.size()) [[unlikely]]
+    arch::exitKernel();
+}
+
 class ThreadGroup {
  public:
   MSCCLPP_DEVICE unsigned rank() const { return 0; }
   MSCCLPP_DEVICE unsigned size() const { return 1; }
   MSCCLPP_DEVICE void sync() const {}
+  MSCCLPP_DEVICE unsigned syncCount() const { return 1; }
 };
 
 class ThreadRange {
@@ -63,6 +74,7 @@ class WarpGroup {
   MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex() % arch::warpSize; }
   MSCCLPP_DEVICE unsigned size() const { return arch::warpSize; }
   MSCCLPP_DEVICE void sync() const { arch::syncWarp(); }
+  MSCCLPP_DEVICE unsigned syncCount() const { return arch::syncWarpCount(); }
 };
 
 class BlockGroup {
@@ -70,6 +82,7 @@ class BlockGroup {
   MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex(); }
   MSCCLPP_DEVICE unsigned size() const { return arch::blockThreads(); }
   MSCCLPP_DEVICE void sync() const { arch::syncBlock(); }
+  MSCCLPP_DEVICE unsigned syncCount() const { return arch::syncBlockCount(); }
   MSCCLPP_DEVICE unsigned blockRank() const { return 0; }
   MSCCLPP_DEVICE unsigned blockCount() const { return 1; }
   MSCCLPP_DEVICE BlockGroup block() const { return *this; }
@@ -83,6 +96,7 @@ class WarpsOfBlock {
   MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex() - first_ * arch::warpSize; }
   MSCCLPP_DEVICE unsigned size() const { return count_ * arch::warpSize; }
   MSCCLPP_DEVICE void sync() const { arch::syncBarrier(barrier_, size()); }
+  MSCCLPP_DEVICE unsigned syncCount() const { return arch::syncBarrierCount(barrier_, size()); }
   MSCCLPP_DEVICE unsigned blockRank() const { return 0; }
   MSCCLPP_DEVICE unsigned blockCount() const { return 1; }
   MSCCLPP_DEVICE WarpsOfBlock block() const { return *this; }
@@ -114,6 +128,11 @@ class ClusterGroup {
   MSCCLPP_DEVICE unsigned rank() const { return blockRank() * arch::blockThreads() + arch::threadIndex(); }
   MSCCLPP_DEVICE unsigned size() const { return blockCount() * arch::blockThreads(); }
   MSCCLPP_DEVICE void sync() const { arch::syncCluster(); }
+  // The hardware does not count them.
+  MSCCLPP_DEVICE unsigned syncCount() const {
+    sync();
+    return size();
+  }
   MSCCLPP_DEVICE unsigned blockRank() const { return arch::clusterRank(); }
   MSCCLPP_DEVICE unsigned blockCount() const { return arch::clusterBlocks(); }
   MSCCLPP_DEVICE BlockGroup block() const { return {}; }

@@ -69,37 +69,37 @@ struct BasePortChannelDeviceHandle : layout::BasePortChannelHandle {
   template <SyncGroup G>
   MSCCLPP_DEVICE void put(G const& group, std::uint32_t dst, std::uint64_t dstOffset, std::uint32_t src,
                           std::uint64_t srcOffset, std::uint64_t bytes) const {
-    group.sync();
+    syncWhole(group);
     if (group.rank() == 0) put(dst, dstOffset, src, srcOffset, bytes);
   }
   template <SyncGroup G>
   MSCCLPP_DEVICE void signal(G const& group) const {
-    group.sync();
+    syncWhole(group);
     if (group.rank() == 0) signal();
   }
   template <SyncGroup G>
   MSCCLPP_DEVICE void putWithSignal(G const& group, std::uint32_t dst, std::uint64_t dstOffset, std::uint32_t src,
                                     std::uint64_t srcOffset, std::uint64_t bytes) const {
-    group.sync();
+    syncWhole(group);
     if (group.rank() == 0) putWithSignal(dst, dstOffset, src, srcOffset, bytes);
   }
   template <SyncGroup G>
   MSCCLPP_DEVICE void putWithSignalAndFlush(G const& group, std::uint32_t dst, std::uint64_t dstOffset,
                                             std::uint32_t src, std::uint64_t srcOffset, std::uint64_t bytes) const {
-    group.sync();
+    syncWhole(group);
     if (group.rank() == 0) putWithSignalAndFlush(dst, dstOffset, src, srcOffset, bytes);
-    group.sync();
+    syncWhole(group);
   }
   template <SyncGroup G>
   MSCCLPP_DEVICE void flush(G const& group) const {
-    group.sync();
+    syncWhole(group);
     if (group.rank() == 0) flush();
-    group.sync();
+    syncWhole(group);
   }
   template <SyncGroup G>
   MSCCLPP_DEVICE void wait(G const& group) const {
     if (group.rank() == 0) wait();
-    group.sync();
+    syncWhole(group);
   }
 
  private:

@@ -13,22 +13,23 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-// Rounds done so far, or astray; the load is only begun here: code that does not need the number at once hides its
-// latency.
-MSCCLPP_DEVICE std::uint64_t loadRounds(layout::RoundCounter const* counter) {
+// The load is only begun here. Code that needs neither word at once hides its latency, if nothing at all is made from
+// them before what it loads meanwhile: an addition stands where its operands are loaded, and all that follows waits for
+// it (H200: 0.25 of 1.58 us for an all-reduce of 1 KiB).
+MSCCLPP_DEVICE layout::RoundCounter loadRounds(layout::RoundCounter const* counter) {
   static_assert(sizeof(layout::RoundCounter) == sizeof(Words4));
   auto const words = loadWords4(reinterpret_cast<Words4 const*>(counter));
-  auto const rounds = words.w[0] | std::uint64_t{words.w[1]} << 32;
-  return rounds + (words.w[2] | std::uint64_t{words.w[3]} << 32);
+  return {words.w[0] | std::uint64_t{words.w[1]} << 32, words.w[2] | std::uint64_t{words.w[3]} << 32};
 }
 
-// Refuses astray rounds. Called before anything is sent to a peer, but for packets, of which it is before any is waited
-// for: a branch between a packet's data and its store would keep the compiler from loading the data early.
-MSCCLPP_DEVICE void requireTogether(layout::Watch* watch, std::uint64_t rounds) {
-  require(rounds < layout::firstStray, watch, -1, std::uint64_t(layout::Misuse::astray), 0, 0);
+// Refuses to go on where RoundCounter::astray is set. Called before anything is sent to a peer, but for packets, of
+// which it is before any is waited for: those that are sent astray are nobody's, and a branch would come between their
+// data's load and their store.
+MSCCLPP_DEVICE void requireTogether(layout::Watch* watch, std::uint64_t astray) {
+  require(astray == 0, watch, -1, std::uint64_t(layout::Misuse::astray), 0, 0);
 }
 
-// Of rounds that are not astray. A reduction in memory would take its time at the end of the kernel (H200: 0.19 of 1.58
+// A reduction in memory would take its time at the end of the kernel (H200: 0.19 of 1.58
 // us for an all-reduce of 1 KiB).
 MSCCLPP_DEVICE void storeRounds(layout::RoundCounter* counter, std::uint64_t rounds) {
   store<Order::relaxed, Scope::device>(&counter->rounds, rounds);

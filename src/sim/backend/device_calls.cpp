@@ -32,12 +32,12 @@ bool insideKernel() noexcept {
   return task != nullptr && task->isGpuThread();
 }
 
-void syncBlock() {
+unsigned syncBlock() {
   auto& self = currentGpuThread("syncBlock");
-  self.block->barrier(self);
+  return self.block->barrier(self);
 }
 
-void syncBarrier(unsigned id, unsigned threads) {
+unsigned syncBarrier(unsigned id, unsigned threads) {
   auto& self = currentGpuThread("syncBarrier");
   unsigned const largest = (self.context.threads + lanesPerWarp - 1) / lanesPerWarp * lanesPerWarp;
   if (id == 0 || id >= namedBarriers) {
@@ -47,7 +47,7 @@ void syncBarrier(unsigned id, unsigned threads) {
     failKernel(self, fmt::format("barrier {} for {} threads; the count must be a multiple of {} up to the block's {}",
                                  id, threads, lanesPerWarp, largest));
   }
-  self.block->barrier(self, id, threads);
+  return self.block->barrier(self, id, threads);
 }
 
 void syncCluster() {

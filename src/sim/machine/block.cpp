@@ -161,6 +161,7 @@ void Block::release(Barrier& barrier, GpuThread const* except) {
   barrier.arrived.fill(0);
   barrier.threads = 0;
   for (GpuThread* thread : barrier.waiting) {
+    thread->came = static_cast<unsigned>(barrier.waiting.size());
     if (thread != except) scheduler.makeReady(*thread);
   }
   tellBarrier(barrier.waiting, "barrier");
@@ -176,9 +177,9 @@ void Block::tellBarrier(std::span<GpuThread* const> threads, char const* what) {
   observer->barrier(agents, what);
 }
 
-void Block::barrier(GpuThread& self) { barrier(self, 0, 0); }
+unsigned Block::barrier(GpuThread& self) { return barrier(self, 0, 0); }
 
-void Block::barrier(GpuThread& self, unsigned id, unsigned threads) {
+unsigned Block::barrier(GpuThread& self, unsigned id, unsigned threads) {
   if (self.cancelled) throw Unwind{};
   auto& barrier = barriers_[id];
   if (!barrier.waiting.empty() && barrier.threads != threads) {
@@ -193,12 +194,13 @@ void Block::barrier(GpuThread& self, unsigned id, unsigned threads) {
   if (complete(barrier)) {
     release(barrier, &self);
     scheduler.memoryStep(self, {.kind = AccessKind::update});  // the last to come need not be the first to go on
-    return;
+    return self.came;
   }
   self.parkedOn = id == 0 ? ParkReason::blockBarrier : ParkReason::namedBarrier;
   self.parkedNumber = id;
   scheduler.park(self);
   if (self.cancelled) throw Unwind{};
+  return self.came;
 }
 
 void Block::accessLines(unsigned warp, Rendezvous& rendezvous, unsigned arrived, bool write) {

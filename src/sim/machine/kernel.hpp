@@ -61,8 +61,9 @@ class Block {
   GpuThread& thread(unsigned i) { return threads_[i]; }
 
   // Called by the running thread; they return once the others have come.
-  void barrier(GpuThread& self);
-  void barrier(GpuThread& self, unsigned id, unsigned threads);
+  // How many threads came.
+  unsigned barrier(GpuThread& self);
+  unsigned barrier(GpuThread& self, unsigned id, unsigned threads);
   void rendezvous(GpuThread& self, WarpRequest& request, unsigned mask);
   void* shared(void const* key, std::size_t bytes, std::size_t alignment);
   bool holdsShared(void const* begin, std::size_t bytes) const;

@@ -99,6 +99,7 @@ class Task {
   PollState* poll = nullptr;
   ParkReason parkedOn = ParkReason::none;
   unsigned parkedNumber = 0;  // named barrier's number, or the warp operation's mask
+  unsigned came = 0;          // threads to the barrier that it has passed last
   char const* hostWait = nullptr;
   std::uint64_t hostWaitEnds = 0;  // virtual time at which the wait's limit ends; 0: no limit
   bool hostWaitExpired = false;

@@ -58,13 +58,13 @@ struct DeviceHierarchy : layout::HierarchyHandle {
     if (group.rank() == 0) {
       for (int i = 0; i < nodes - 1; ++i) PortChannelDeviceHandle(gather[i]).wait();
     }
-    group.sync();
+    syncWhole(group);
   }
   // To each of them the bytes of `rangeFor(its node)`, and a signal.
   template <SyncGroup G, class RangeFor>
   MSCCLPP_DEVICE void putRangesToRail(G const& group, layout::PortChannelHandle const* channels,
                                       RangeFor&& rangeFor) const {
-    group.sync();
+    syncWhole(group);
     if (group.rank() != 0) return;
     for (int i = 0; i < nodes - 1; ++i) {
       ByteRange const range = rangeFor(i < node ? i : i + 1);
@@ -87,7 +87,7 @@ struct DeviceHierarchy : layout::HierarchyHandle {
     if (group.rank() == 0) {
       for (int i = 0; i < nodes - 1; ++i) PortChannelDeviceHandle(gather[i]).flush();
     }
-    group.sync();
+    syncWhole(group);
   }
 };
 

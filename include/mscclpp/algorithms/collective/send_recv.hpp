@@ -137,8 +137,8 @@ class SendRecv {
     MSCCLPP_DEVICE std::uint64_t recall(std::uint64_t array) const {
       group.sync();
       auto const count = loadRounds(counter<layout::RoundCounter>(links.rank, array, peer));
-      requireTogether(links.watch, count);
-      return count;
+      requireTogether(links.watch, count.astray);
+      return count.rounds;
     }
     MSCCLPP_DEVICE void keep(std::uint64_t array, std::uint64_t count) const {
       if (group.rank() == 0) storeRounds(counter<layout::RoundCounter>(links.rank, array, peer), count);
@@ -158,7 +158,7 @@ class SendRecv {
     }
     // On behalf of the group, of which each thread has done its part.
     MSCCLPP_DEVICE void tell(std::uint64_t array, std::uint64_t count) const {
-      group.sync();
+      syncWhole(group);
       if (group.rank() == 0) store<Order::release, Scope::system>(counter(peer, array, links.rank), count);
     }
     // Of chunk `count`, in the ring that `to` keeps for `from`.
@@ -184,7 +184,7 @@ class SendRecv {
       if (group.rank() == 0 && taken + layout.slots < done) {
         taken = end.await(layout::WaitKind::messageTaken, layout.freed, done - layout.slots);
       }
-      group.sync();
+      syncWhole(group);
       auto const flag = packetFlag(done);
       if (at == part.begin && group.rank() == 0) {
         Payload<2> const header{
@@ -222,7 +222,7 @@ class SendRecv {
         copyFromPackets<P>(group, to, from, bytes, flag, links.watch, peer);
       } else {
         if (group.rank() == 0) end.await(layout::WaitKind::message, layout.arrived, done);
-        group.sync();
+        syncWhole(group);
         copy(group, to, end.slot(links.rank, peer, layout.stage, done, layout.stageBytes), bytes);
       }
       end.tell(layout.freed, done);

@@ -82,7 +82,7 @@ struct Chain {
       if (receives) awaitPiece(team, blocks, previous, first + piece);
       if (sends) {
         copy(group, theirs + at, from + at, bytes);
-        group.sync();
+        syncWhole(group);
         if (group.rank() == 0) {
           store<Order::release, Scope::system>(team.signal(next, pieceCame, blocks.blockRank(), team.rank),
                                                first + piece);
@@ -128,7 +128,7 @@ struct Chain {
       auto const part = in.part(at, pieces.bytes(piece) / sizeof(T));
       if (leads && receives) awaitSignal(team, pieceCame, block, previous, first + piece);
       if (leads && sends && piece >= slots) awaitSignal(team, pieceTaken, block, next, first + piece - slots);
-      group.sync();
+      syncWhole(group);
       auto const* const come = receives ? stage(team.rank, piece) : nullptr;
       if (sends) {
         auto* const to = stage(next, piece);
@@ -143,7 +143,7 @@ struct Chain {
           writer.write(window, offset, R::template conclude<4>(epilogue, totals, at + offset / sizeof(T)));
         });
       }
-      group.sync();
+      syncWhole(group);
       if (!leads) continue;
       fence<Order::acquireRelease, Scope::system>();  // one for both
       if (sends) store<Order::relaxed, Scope::system>(team.signal(next, pieceCame, block, team.rank), first + piece);
@@ -192,7 +192,7 @@ struct Chain {
   template <BlockSet B>
   MSCCLPP_DEVICE static void awaitPiece(DeviceTeam const& team, B const& blocks, int previous, std::uint64_t epoch) {
     if (blocks.block().rank() == 0) awaitSignal(team, pieceCame, blocks.blockRank(), previous, epoch);
-    blocks.block().sync();
+    syncWhole(blocks.block());
   }
 };
 

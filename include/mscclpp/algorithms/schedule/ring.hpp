@@ -104,11 +104,11 @@ struct Ring {
       if (group.rank() == 0) {
         awaitSignal(team, came, blocks.blockRank(), team.peerAt(ranks - 1, ranks), first + message);
       }
-      group.sync();
+      syncWhole(group);
     }
     MSCCLPP_DEVICE void tell(std::uint64_t message) const {
       auto const group = blocks.block();
-      group.sync();
+      syncWhole(group);
       if (group.rank() != 0) return;
       store<Order::release, Scope::system>(team.signal(next(), came, blocks.blockRank(), team.rank), first + message);
     }

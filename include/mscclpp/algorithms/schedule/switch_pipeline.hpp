@@ -143,12 +143,12 @@ struct SwitchPipeline {
       for (int peer = static_cast<int>(group.rank()); peer < team.size; peer += static_cast<int>(group.size())) {
         awaitSignal(team, phase, unit, peer, epoch);
       }
-      group.sync();
+      syncWhole(group);
     }
     template <SyncGroup G>
     MSCCLPP_DEVICE void awaitCopiedOut(G const& group, unsigned unit, std::uint64_t epoch) const {
       if (group.rank() == 0) awaitSignal(team, 2, unit, team.rank, epoch);
-      group.sync();
+      syncWhole(group);
     }
 
     template <SyncGroup G>
@@ -237,7 +237,7 @@ struct SwitchPipeline {
             if (i < here) writer.write(window, i * 16, held[u]);
           }
         }
-        group.sync();
+        syncWhole(group);
         if (group.rank() == 0) {
           store<Order::release, Scope::device>(team.signal(team.rank, 2, unit, team.rank), epoch);
         }

@@ -55,10 +55,14 @@ struct MemoryTransport {
     MSCCLPP_DEVICE std::uint32_t rowSlots() const { return rowSlots_; }
     MSCCLPP_DEVICE std::uint32_t threads() const { return blocks_.block().size(); }
 
-    MSCCLPP_DEVICE void open() { epoch_ = beginReadEpoch(team_, blocks_); }
+    MSCCLPP_DEVICE void open() {
+      auto const read = beginReadEpoch(team_, blocks_);
+      epoch_ = read.rounds;
+      astray_ = read.astray;
+    }
 
     MSCCLPP_DEVICE void beginRound() {
-      requireTogether(team_.watch, epoch_);
+      requireTogether(team_.watch, astray_);
       ++epoch_;
       base_ = evenBase_ +
               std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * team_.layout.stageSlice;
@@ -93,6 +97,7 @@ struct MemoryTransport {
     DeviceTeam const& team_;
     B blocks_;
     std::uint64_t epoch_ = 0;
+    std::uint64_t astray_ = 0;
     std::uint64_t evenBase_;  // of this block's stage in the workspaces, in even rounds
     std::uint64_t base_ = 0;  // in this one
     std::uint32_t rowSlots_;

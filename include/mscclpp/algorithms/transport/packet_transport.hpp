@@ -61,11 +61,15 @@ struct PacketTransport : P {
       return P::wholeWarp ? all / 32 * 32 : all;
     }
 
-    MSCCLPP_DEVICE void open() { epoch_ = beginReadEpoch(team_, blocks_); }
+    MSCCLPP_DEVICE void open() {
+      auto const read = beginReadEpoch(team_, blocks_);
+      epoch_ = read.rounds;
+      astray_ = read.astray;
+    }
 
     MSCCLPP_DEVICE void beginRound() {
       ++epoch_;
-      flag_ = packetFlag(epoch_);
+      flag_ = packetFlag(epoch_ + astray_);
       base_ = evenBase_ + std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * slice();
     }
 
@@ -80,7 +84,7 @@ struct PacketTransport : P {
       if (active) P::storeMulticast(team_.multicast + offset(row, slot), payload, flag_);
     }
 
-    MSCCLPP_DEVICE void exchange(unsigned) const { requireTogether(team_.watch, epoch_); }
+    MSCCLPP_DEVICE void exchange(unsigned) const { requireTogether(team_.watch, astray_); }
 
     template <unsigned Count>
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<P::words> (&values)[Count]) const {
@@ -97,10 +101,7 @@ struct PacketTransport : P {
       });
     }
 
-    MSCCLPP_DEVICE void commit() const {
-      requireTogether(team_.watch, epoch_);
-      commitEpoch(team_, blocks_, epoch_);
-    }
+    MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
     MSCCLPP_DEVICE void endRound() const { blocks_.block().sync(); }
 
    private:
@@ -114,6 +115,7 @@ struct PacketTransport : P {
     DeviceTeam const& team_;
     B blocks_;
     std::uint64_t epoch_ = 0;
+    std::uint64_t astray_ = 0;
     std::uint64_t evenBase_;  // of this block's slots in the workspaces, in even rounds
     std::uint64_t base_ = 0;  // in this one
     std::uint32_t rowSlots_;

@@ -75,7 +75,7 @@ static_assert(SessionTransport<SwitchPackets<LL8>> && SessionTransport<SwitchPac
 template <SyncGroup G>
 MSCCLPP_DEVICE void publishToAll(DeviceTeam const& team, G const& group, unsigned unit, unsigned phase,
                                  std::uint64_t epoch) {
-  group.sync();
+  syncWhole(group);
   if (group.rank() != 0) return;
   multimemFence();
   multimemStore<Order::release, Scope::system>(team.multicastSignal(phase, unit, team.rank), epoch);

@@ -8,9 +8,10 @@
 
 namespace mscclpp::sim {
 
-void syncBlock();
+// How many threads came.
+unsigned syncBlock();
 void syncWarp(unsigned mask);
-void syncBarrier(unsigned id, unsigned threads);
+unsigned syncBarrier(unsigned id, unsigned threads);
 void syncCluster();
 
 // Gives `out` the `bytes` (at most 16) that `lane` passed as `in`. Fails the kernel if that lane takes no part.

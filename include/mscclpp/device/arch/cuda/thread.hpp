@@ -23,6 +23,8 @@ MSCCLPP_DEVICE unsigned blockThreads() { return blockDim.x; }
 MSCCLPP_DEVICE unsigned gridBlocks() { return gridDim.x; }
 
 MSCCLPP_DEVICE void syncBlock() { __syncthreads(); }
+// How many threads came: fewer than the block has once some have left the kernel.
+MSCCLPP_DEVICE unsigned syncBlockCount() { return static_cast<unsigned>(__syncthreads_count(1)); }
 MSCCLPP_DEVICE void syncWarp(unsigned mask = 0xffffffffu) { __syncwarp(mask); }
 
 // Blocks of this block's cluster, and its place among them. Where there are no clusters, each block is one.
@@ -56,6 +58,20 @@ MSCCLPP_DEVICE void syncCluster() {
 MSCCLPP_DEVICE void syncBarrier(unsigned id, unsigned threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// How many threads came, as syncBlockCount().
+MSCCLPP_DEVICE unsigned syncBarrierCount(unsigned id, unsigned threads) {
+  unsigned count;
+  asm volatile(
+      "{\n\t"
+      ".reg .pred here;\n\t"
+      "setp.eq.u32 here, 0, 0;\n\t"
+      "bar.red.popc.u32 %0, %1, %2, here;\n\t"
+      "}"
+      : "=r"(count)
+      : "r"(id), "r"(threads)
+      : "memory");
+  return count;
+}
 
 template <class T>
 MSCCLPP_DEVICE T shuffle(T value, unsigned lane, unsigned mask = 0xffffffffu) {
@@ -80,6 +96,12 @@ MSCCLPP_DEVICE T shuffleDown(T value, unsigned delta, unsigned mask = 0xffffffff
 }
 
 MSCCLPP_DEVICE bool warpAny(bool predicate, unsigned mask = 0xffffffffu) { return __any_sync(mask, predicate); }
+// A barrier of the warp, and how many threads came.
+MSCCLPP_DEVICE unsigned syncWarpCount() {
+  auto const here = __ballot_sync(0xffffffffu, true);
+  __syncwarp();
+  return static_cast<unsigned>(__popc(here));
+}
 MSCCLPP_DEVICE bool warpAll(bool predicate, unsigned mask = 0xffffffffu) { return __all_sync(mask, predicate); }
 MSCCLPP_DEVICE unsigned ballot(bool predicate, unsigned mask = 0xffffffffu) { return __ballot_sync(mask, predicate); }
 

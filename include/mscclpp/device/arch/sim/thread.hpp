@@ -6,6 +6,7 @@
 // values and a barrier that misses a thread really blocks; the scheduler reports it.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -27,6 +28,8 @@ MSCCLPP_DEVICE unsigned blockThreads() { return sim::currentThread().threads; }
 MSCCLPP_DEVICE unsigned gridBlocks() { return sim::currentThread().blocks; }
 
 MSCCLPP_DEVICE void syncBlock() { sim::syncBlock(); }
+// How many threads came: fewer than the block has once some have left the kernel.
+MSCCLPP_DEVICE unsigned syncBlockCount() { return sim::syncBlock(); }
 MSCCLPP_DEVICE void syncWarp(unsigned mask = 0xffffffffu) { sim::syncWarp(mask); }
 
 // Blocks of this block's cluster, and its place among them.
@@ -36,6 +39,8 @@ MSCCLPP_DEVICE void syncCluster() { sim::syncCluster(); }
 
 // Barrier number `id` (1 to 15) of this block, joined by `threads` threads, a multiple of 32.
 MSCCLPP_DEVICE void syncBarrier(unsigned id, unsigned threads) { sim::syncBarrier(id, threads); }
+// How many threads came, as syncBlockCount().
+MSCCLPP_DEVICE unsigned syncBarrierCount(unsigned id, unsigned threads) { return sim::syncBarrier(id, threads); }
 
 template <class T>
 MSCCLPP_DEVICE T shuffle(T value, unsigned lane, unsigned mask = 0xffffffffu) {
@@ -59,6 +64,12 @@ MSCCLPP_DEVICE T shuffleDown(T value, unsigned delta, unsigned mask = 0xffffffff
 }
 
 MSCCLPP_DEVICE unsigned ballot(bool predicate, unsigned mask = 0xffffffffu) { return sim::ballot(predicate, mask); }
+// A barrier of the warp, and how many threads came.
+MSCCLPP_DEVICE unsigned syncWarpCount() {
+  auto const here = ballot(true);
+  syncWarp();
+  return static_cast<unsigned>(std::popcount(here));
+}
 MSCCLPP_DEVICE bool warpAny(bool predicate, unsigned mask = 0xffffffffu) { return ballot(predicate, mask) != 0; }
 MSCCLPP_DEVICE bool warpAll(bool predicate, unsigned mask = 0xffffffffu) { return ballot(!predicate, mask) == 0; }
 

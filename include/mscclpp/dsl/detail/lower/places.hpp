@@ -12,6 +12,7 @@
 
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/device/packet.hpp"
 #include "mscclpp/device/pending.hpp"
 #include "mscclpp/device/round_counter.hpp"
 #include "mscclpp/device/view.hpp"
@@ -64,7 +65,7 @@ template <class T, class Shape>
 class PlanPlaces {
  public:
   MSCCLPP_DEVICE PlanPlaces(layout::PlanHandle const& plan, layout::WindowHandle const& in,
-                            layout::WindowHandle const& out, PlanCall<T> const& call, std::uint64_t done)
+                            layout::WindowHandle const& out, PlanCall<T> const& call, layout::RoundCounter const& done)
       : plan_(plan), inWindow_(in), outWindow_(out), call_(call), bytes_(call.count * sizeof(T)), done_(done) {
     units_ = static_cast<std::uint32_t>(ceilDiv<std::uint64_t>(bytes_, 16));
     upper_ = ceilDiv(units_, static_cast<std::uint32_t>(shape().longestOf));
@@ -79,9 +80,11 @@ class PlanPlaces {
   }
   // Number of this call. Its load is begun before the call's other loads and awaited where the number is needed, which
   // is behind the first of them.
-  MSCCLPP_DEVICE std::uint64_t epoch() const { return arch::notEarlier(done_) + 1; }
+  MSCCLPP_DEVICE std::uint64_t epoch() const { return arch::notEarlier(done_.rounds) + 1; }
 
-  MSCCLPP_DEVICE void requireTogether() const { mscclpp::requireTogether(plan_.watch, arch::notEarlier(done_)); }
+  // Of packets.
+  MSCCLPP_DEVICE std::uint32_t flag() const { return packetFlag(epoch() + arch::notEarlier(done_.astray)); }
+  MSCCLPP_DEVICE void requireTogether() const { mscclpp::requireTogether(plan_.watch, arch::notEarlier(done_.astray)); }
 
   // Of the block, where instances share their steps.
   MSCCLPP_DEVICE void setInstance(int instance) { instance_ = instance; }
@@ -243,7 +246,7 @@ class PlanPlaces {
   std::uint32_t units_;  // of the message
   std::uint32_t upper_;  // units of its longest chunk
   Chunking inputChunks_, outputChunks_;
-  std::uint64_t done_;  // calls before this one
+  layout::RoundCounter done_;  // calls before this one
   int instance_ = 0;
   std::uint32_t windowStart_ = 0;  // of the turn, into each chunk
   std::uint32_t window_ = ~0u;

@@ -105,7 +105,7 @@ class PlanRunner {
         forEachObject(steps, step, [&](int id) { Semaphore(plan().semaphores[id]).wait(); });
         break;
       case dsl::StepKind::sync:
-        committed_ ? thisBlock().sync() : syncAndCommit();
+        committed_ ? syncWhole(thisBlock()) : syncAndCommit();
         break;
       case dsl::StepKind::barrier:
         reinterpret_cast<DeviceSyncer*>(plan().barriers)[barrierOf(steps, step)].meet(
@@ -122,7 +122,7 @@ class PlanRunner {
   // Once every thread has read the epoch, the next call may find the next one: at the first barrier of the block, while
   // data are on their way, else at the end.
   MSCCLPP_DEVICE void syncAndCommit() {
-    thisBlock().sync();
+    syncWhole(thisBlock());
     if (arch::threadIndex() == 0) storeRounds(plan().calls + arch::blockIndex(), context_.places.epoch());
     committed_ = true;
   }

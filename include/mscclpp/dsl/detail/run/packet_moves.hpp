@@ -29,11 +29,6 @@ MSCCLPP_DEVICE std::byte* packetPlace(Context const& context, layout::PlanOperan
   return context.places.place(operand, chunk, piece.first).address + std::uint64_t{slot} * P::slotBytes;
 }
 
-template <class Context>
-MSCCLPP_DEVICE std::uint32_t flagOf(Context const& context) {
-  return packetFlag(context.places.epoch());
-}
-
 // Before the first packet is waited for; what is sent without waiting goes astray.
 template <class Context, class Steps>
 MSCCLPP_DEVICE void requireTogether(Context const& context, Steps const& steps, layout::PlanStep const& step) {
@@ -67,7 +62,7 @@ MSCCLPP_DEVICE Payload<P::words> loadPacket(Context const& context, layout::Plan
 template <PacketFormat P, class Context, class Steps>
 MSCCLPP_DEVICE void storePacket(Context const& context, Steps const& steps, layout::PlanStep const& step, int chunk,
                                 Piece const& piece, std::uint32_t slot, Payload<P::words> const& value) {
-  auto const packetsFlag = flagOf(context);
+  auto const packetsFlag = context.places.flag();
   // First what others wait for.
   steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
     if (operand.packets) P::store(packetPlace<P>(context, operand, chunk, piece, slot), value, packetsFlag, true);
@@ -102,7 +97,7 @@ MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, layou
         values[i] = loadPacket<P>(context, operand, chunk, piece, slot);
       }
     });
-    auto const awaitedFlag = flagOf(context);
+    auto const awaitedFlag = context.places.flag();
     awaitPackets<P>(context.places.plan().watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
       return {layout::WaitKind::packet, -1, slot, awaitedFlag};
     });
@@ -166,7 +161,7 @@ MSCCLPP_DEVICE void movePacketsTogether(Context const& context, Group const& gro
         }
       });
     });
-    auto const awaitedFlag = flagOf(context);
+    auto const awaitedFlag = context.places.flag();
     awaitPackets<P>(context.places.plan().watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
       return {layout::WaitKind::packet, -1, slot, awaitedFlag};
     });
