@@ -163,7 +163,7 @@ def fences(code):
 
 
 def barriers(code):
-    yield from statements(code, r"[\w.:()]*(?:\.sync|\bsync(?:Warp|Block|Barrier))")
+    yield from statements(code, r"[\w.:()]*(?:\.sync|\bsync(?:Whole|Warp|Block|Barrier))")
 
 
 def waits(code):
@@ -178,7 +178,7 @@ def publications(code):
 
 
 _SYNCHRONIZES = re.compile(
-    r"\.sync\(\)|publishPhase\(|awaitPhase\(|commitEpoch\(|session\.(?:open|beginRound|commit|exchange|endRound|receive)\("
+    r"\.sync\(\)|syncWhole\(|publishPhase\(|awaitPhase\(|commitEpoch\(|session\.(?:open|beginRound|commit|exchange|endRound|receive)\("
     r"|waitForPreviousKernel\(|store<Order::release|\bsignal\(\);")
 
 

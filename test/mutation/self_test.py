@@ -86,9 +86,9 @@ def self_test(compiler):
 
     def statements_are_removed_whole(_):
         text = ("void f() {\n  fence<Order::sequential, Scope::system>();\n  blocks_.block().sync();\n"
-                "  require(a <= b(c, d),\n          x);\n  poll(watch, {a, b}, [&](auto& seen) {\n    return g(seen);\n  });\n}\n")
+                "  syncWhole(group);\n  require(a <= b(c, d),\n          x);\n  poll(watch, {a, b}, [&](auto& seen) {\n    return g(seen);\n  });\n}\n")
         assert [c[1] for c in changes(text, "fence")] == ["fence<Order::sequential, Scope::system>();"]
-        assert [c[1] for c in changes(text, "barrier")] == ["blocks_.block().sync();"]
+        assert [c[1] for c in changes(text, "barrier")] == ["blocks_.block().sync();", "syncWhole(group);"]
         assert [c[1] for c in changes(text, "require")] == ["require(a <= b(c, d), x);"]
         assert [c[1] for c in changes(text, "wait")] == ["poll(watch, {a, b}, [&](auto& seen) { return g(seen); });"]
 

@@ -12,6 +12,7 @@
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/layout/channel_handle.hpp"
 #include "mscclpp/layout/port_handle.hpp"
+#include "mscclpp/layout/round_counter.hpp"
 #include "mscclpp/layout/watch.hpp"
 
 namespace mscclpp::layout {

@@ -13,6 +13,7 @@
 
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/layout/round_counter.hpp"
 #include "mscclpp/layout/watch.hpp"
 #include "mscclpp/layout/workspace.hpp"
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/layout/round_counter.hpp"
 
 namespace mscclpp::layout {
 
