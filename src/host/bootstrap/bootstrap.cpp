@@ -55,7 +55,8 @@ void Bootstrap::copyMessage(std::string_view operation, std::vector<std::byte> c
   if (bytes != 0) std::memcpy(data, message.data(), bytes);
 }
 
-std::shared_ptr<void> Bootstrap::listen(Died) { return {}; }
+// A value, since those that listen keep it.
+std::shared_ptr<void> Bootstrap::listen(Died) { return {}; }  // NOLINT(performance-unnecessary-value-param)
 
 void Bootstrap::send(void const* data, std::size_t bytes, int peer, int tag) {
   checkTag("send", peer, tag);
