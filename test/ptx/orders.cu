@@ -26,12 +26,12 @@ __global__ void relaxedWaitKernel(layout::SemaphoreHandle handle) {
   MemoryDevice2DeviceSemaphoreDeviceHandle(handle).relaxedWait();
 }
 
-// ptx: publishKernel : bar\.sync|barrier\.sync
+// ptx: publishKernel : bar\.red\.popc|barrier(\.cta)?\.red\.popc
 // ptx: publishKernel : st\.release\.sys\.global\.b64
 __global__ void publishKernel(const __grid_constant__ DeviceTeam team) { publishPhase(team, thisGrid(), 0, 7); }
 
 // ptx: awaitKernel : ld\.acquire\.sys\.global\.b64
-// ptx: awaitKernel : bar\.sync|barrier\.sync
+// ptx: awaitKernel : bar\.red\.popc|barrier(\.cta)?\.red\.popc
 __global__ void awaitKernel(const __grid_constant__ DeviceTeam team) { awaitPhase(team, thisGrid(), 0, 7); }
 
 // ptx: gridBarrierKernel : atom\.acq_rel\.gpu\.global\.add\.u32

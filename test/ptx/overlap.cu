@@ -9,7 +9,7 @@ using namespace mscclpp;
 
 // ptx: allReduceKernel : griddepcontrol\.launch_dependents
 // ptx: allReduceKernel : griddepcontrol\.wait
-// ptx: allReduceKernel : ld\.relaxed\.gpu\.global\.b64
+// ptx: allReduceKernel : ld\.relaxed\.sys\.global\.v4\.b32
 // ptx: allReduceKernel : ld\.global
 // ptx: allReduceKernel : griddepcontrol\.wait
 // ptx-not: allReduceKernel : ^((?!griddepcontrol\.wait).)*(ld|st)\.(relaxed|global|acquire)

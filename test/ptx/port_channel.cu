@@ -22,10 +22,10 @@ __global__ void waitKernel(layout::PortChannelHandle channel) { PortChannelDevic
 // ptx: flushKernel : ld\.acquire\.sys\.global\.b64
 __global__ void flushKernel(layout::PortChannelHandle channel) { PortChannelDeviceHandle(channel).flush(); }
 
-// ptx: blockKernel : bar\.sync|barrier\.sync
+// ptx: blockKernel : bar\.red\.popc|barrier(\.cta)?\.red\.popc
 // ptx: blockKernel : st\.release\.sys\.global\.b128
 // ptx: blockKernel : ld\.acquire\.sys\.global\.b64
-// ptx: blockKernel : bar\.sync|barrier\.sync
+// ptx: blockKernel : bar\.red\.popc|barrier(\.cta)?\.red\.popc
 __global__ void blockKernel(layout::PortChannelHandle channel) {
   PortChannelDeviceHandle const port(channel);
   port.putWithSignal(thisBlock(), 0, 0, 64);
