@@ -15,9 +15,9 @@
 #include "collectives/allreduce.hpp"
 #include "host/ranks.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
-#include "mscclpp/host/log.hpp"
 #include "mscclpp/host/port_channel.hpp"
 #include "support/ending.hpp"
+#include "support/quiet_log.hpp"
 
 using namespace mscclpp_test;
 using namespace std::chrono_literals;
@@ -27,10 +27,6 @@ using mscclpp::test::noticed;
 using mscclpp::test::runProcesses;
 
 namespace {
-
-struct QuietLog {
-  QuietLog() { setLogLevel(LogLevel::off); }
-} const quietLog;
 
 // What one rank has, in the order in which it is made.
 class Rank {

@@ -19,19 +19,15 @@
 #include "host/ranks.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 #include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/log.hpp"
 #include "mscclpp/host/wait.hpp"
 #include "support/ending.hpp"
+#include "support/quiet_log.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
 using namespace std::chrono_literals;
 
 namespace {
-
-struct QuietLog {
-  QuietLog() { setLogLevel(LogLevel::off); }
-} const quietLog;
 
 std::shared_ptr<TcpBootstrap> join(UniqueId const& id, int rank, int ranks) {
   auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);

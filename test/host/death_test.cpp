@@ -16,18 +16,14 @@
 #include "host/ranks.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
-#include "mscclpp/host/log.hpp"
 #include "support/ending.hpp"
+#include "support/quiet_log.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
 using namespace std::chrono_literals;
 
 namespace {
-
-struct QuietLog {
-  QuietLog() { setLogLevel(LogLevel::off); }
-} const quietLog;
 
 struct Stage {
   char const* name;

@@ -20,17 +20,13 @@
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 #include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/log.hpp"
+#include "support/quiet_log.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
 using namespace std::chrono_literals;
 
 namespace {
-
-struct QuietLog {
-  QuietLog() { setLogLevel(LogLevel::off); }
-} const quietLog;
 
 struct Killed {};
 

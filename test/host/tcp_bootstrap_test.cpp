@@ -16,7 +16,7 @@
 #include "host/bootstrap_checks.hpp"
 #include "host/net/handshake.hpp"
 #include "host/ranks.hpp"
-#include "mscclpp/host/log.hpp"
+#include "support/quiet_log.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -27,10 +27,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Refusals are expected here; their lines would only hide others.
-struct QuietLog {
-  QuietLog() { setLogLevel(LogLevel::off); }
-} const quietLog;
-
 UniqueId localId() { return TcpBootstrap::createUniqueId("127.0.0.1:0"); }
 
 // A socket that connects to `port` of this host and speaks no bootstrap by itself.

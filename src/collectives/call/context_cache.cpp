@@ -34,18 +34,24 @@ layout::WorkspaceRequirement rounded(layout::WorkspaceRequirement const& need, s
   return {std::max(need.blocks, blocks), up(need.packetBytes), up(need.lineBytes), up(need.stageBytes), need.multicast};
 }
 
+// What a rank knows of it by itself.
+World ownWorld(Communicator const& communicator) {
+  World world;
+  world.machine = communicator.device().kind;
+  world.rank = communicator.rank();
+  world.ranks = communicator.size();
+  world.noMulticast = whyNoMulticast(communicator.device());
+  return world;
+}
+
 }  // namespace
 
 ContextCache::ContextCache(Communicator const& communicator)
     : communicator_(communicator),
       machine_(communicator.device().runtime()),
+      world_(ownWorld(communicator)),
       failures_(communicator.failures()),
-      comparesCalls_(environment().checkCalls) {
-  world_.machine = communicator.device().kind;
-  world_.rank = communicator.rank();
-  world_.ranks = communicator.size();
-  world_.noMulticast = whyNoMulticast(communicator.device());
-}
+      comparesCalls_(environment().checkCalls) {}
 
 World const& ContextCache::world() {
   auto const held = lock();
@@ -68,13 +74,9 @@ void ContextCache::learnWorld() {
   int const sharing = communicator_.ranksPerDevice();
   own.maxBlocks = gridLimitOf(device, static_cast<unsigned>(sharing));
   device.properties().name.copy(own.device, sizeof own.device - 1);
-  World world;
-  world.machine = world_.machine;
-  world.rank = world_.rank;
-  world.ranks = world_.ranks;
+  auto world = ownWorld(communicator_);
   world.maxBlocks = static_cast<std::uint32_t>(own.maxBlocks);
   world.device = own.device;
-  world.noMulticast = whyNoMulticast(device);
   own.multicast = world.noMulticast.empty() ? 1 : 0;
   own.ranksPerDevice = sharing;
   if (sharing > 1) {

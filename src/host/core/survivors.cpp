@@ -257,8 +257,7 @@ std::vector<int> Communicator::survivors() const {
   }
   fail(ErrorCode::remoteError,
        "rank {}: survivors: others still call rejoin(), or collectives, which do so after a failure; call survivors() "
-       "on "
-       "all ranks that are left",
+       "on all ranks that are left",
        rank());
 }
 

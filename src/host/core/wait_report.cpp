@@ -75,8 +75,7 @@ std::string refused(layout::WaitReport const& report) {
                          report.expected);
     case Misuse::astray:
       return "to go on with a team, program or ring of messages of which a wait was given up before, here or on "
-             "another "
-             "rank: the ranks may have counted differently";
+             "another rank: the ranks may have counted differently";
     case Misuse::planBytes:
       return fmt::format("a message of {} bytes: the program's context was made for at most {}", report.seen,
                          report.expected);
