@@ -20,6 +20,7 @@
 
 #include "host/bootstrap/listeners.hpp"
 #include "host/bootstrap/peer_socket.hpp"
+#include "host/bootstrap/tcp_server.hpp"
 #include "host/bootstrap_checks.hpp"
 #include "host/net/handshake.hpp"
 #include "host/ranks.hpp"
@@ -248,6 +249,56 @@ TEST_CASE("a rank that was stopped while it connects says who it is only if it t
   });
   CHECK(introduce(mine.get(), key, hello, Deadline(50ms)).kind == HandshakeResult::Kind::admitted);
   answer.join();
+}
+
+TEST_CASE("a rank that has given up connecting is not taken for one that has ended") {
+  setLogLevel(LogLevel::off);
+  Key128 const key{};
+  std::atomic<int> admitted{0}, lost{0};
+  TcpServer::Events events;
+  events.decide = [](Hello const&) { return Admission::admitted; };
+  events.admitted = [&](std::shared_ptr<PeerSocket> const&, Hello const&) { ++admitted; };
+  events.message = [](FrameHeader const&, int, std::vector<std::byte> const&) {};
+  events.lost = [&](int, std::string const&) { ++lost; };
+  FileHandle listener = listenOn("test", resolve("127.0.0.1", 0).front());
+  auto const address = localAddress(listener.get());
+  TcpServer server(1, 2, std::move(listener), key, std::move(events));
+  server.start();
+  Deadline const deadline(10s);
+  Hello hello{};
+  hello.purpose = Purpose::peer;
+  auto const connect = [&] {
+    int error = 0;
+    return connectTo(address, deadline, error);
+  };
+
+  // Its hello is on the way when it goes, as where the accepting rank is stopped.
+  FileHandle gone = connect();
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+  FileHandle const mine = FileHandle::own([&] { return ends[0]; });
+  FileHandle theirs = FileHandle::own([&] { return ends[1]; });
+  std::thread giver([&] { CHECK(introduce(mine.get(), key, hello, deadline).kind == HandshakeResult::Kind::broken); });
+  Greeting greeting{};
+  REQUIRE(recvAll(gone.get(), writableBytesOf(greeting), deadline) == 0);
+  REQUIRE(sendAll(theirs.get(), bytesOf(greeting), deadline) == 0);
+  Hello said{};
+  REQUIRE(recvAll(theirs.get(), writableBytesOf(said), deadline) == 0);
+  theirs.reset();
+  giver.join();
+  REQUIRE(sendAll(gone.get(), bytesOf(said), deadline) == 0);
+  gone.reset();
+  std::this_thread::sleep_for(100ms);
+  CHECK(admitted == 0);
+  CHECK(lost == 0);
+
+  FileHandle stays = connect();
+  REQUIRE(introduce(stays.get(), key, hello, deadline).kind == HandshakeResult::Kind::admitted);
+  while (admitted == 0 && !deadline.expired()) std::this_thread::sleep_for(1ms);
+  CHECK(admitted == 1);
+  stays.reset();
+  while (lost == 0 && !deadline.expired()) std::this_thread::sleep_for(1ms);
+  CHECK(lost == 1);
 }
 
 TEST_CASE("numbers of ranks that cannot be are refused in words") {

@@ -40,7 +40,9 @@ struct TcpServer::Candidate {
   std::string from;
   Greeting greeting;
   Hello hello{};
-  std::size_t filled = 0;
+  std::uint64_t confirmation = 0;
+  std::size_t filled = 0;  // of the hello, then of the confirmation
+  bool admitted = false;
   Deadline deadline;
 };
 
@@ -157,6 +159,7 @@ void TcpServer::accept() {
 }
 
 bool TcpServer::examine(Candidate& candidate) {
+  if (candidate.admitted) return confirm(candidate);
   auto const room = writableBytesOf(candidate.hello).subspan(candidate.filled);
   auto const got = ::recv(candidate.socket.get(), room.data(), room.size(), 0);
   if (got < 0 && wouldBlock(errno)) return true;
@@ -182,12 +185,30 @@ bool TcpServer::examine(Candidate& candidate) {
     refusals_.log(LogLevel::warn, "rank {}: refused {}, which says it is rank {} of {}: {}", rank_, candidate.from,
                   hello.rank, hello.ranks, nameOf(admission));
   } else if (sent == static_cast<ssize_t>(sizeof verdict)) {
-    // Those that join get the table of rank 0 first.
-    auto connection = std::make_shared<PeerSocket>(std::move(candidate.socket), hello.rank, rank_ != 0);
-    events_.admitted(connection, hello);
-    std::lock_guard const lock(mutex_);
-    adopt(std::move(connection));
+    candidate.admitted = true;
+    candidate.filled = 0;
+    return true;
   }
+  return false;
+}
+
+bool TcpServer::confirm(Candidate& candidate) {
+  auto const room = writableBytesOf(candidate.confirmation).subspan(candidate.filled);
+  auto const got = ::recv(candidate.socket.get(), room.data(), room.size(), 0);
+  if (got < 0 && wouldBlock(errno)) return true;
+  if (got > 0) candidate.filled += static_cast<std::size_t>(got);
+  if (got > 0 && candidate.filled < sizeof candidate.confirmation) return true;
+  Hello const& hello = candidate.hello;
+  // Another connection of that rank may have been confirmed meanwhile.
+  if (got <= 0 || candidate.confirmation != wireMagic || events_.decide(hello) != Admission::admitted) {
+    log(LogLevel::info, "rank {}: rank {} gave up a connection to here", rank_, hello.rank);
+    return false;
+  }
+  // Those that join get the table of rank 0 first.
+  auto connection = std::make_shared<PeerSocket>(std::move(candidate.socket), hello.rank, rank_ != 0);
+  events_.admitted(connection, hello);
+  std::lock_guard const lock(mutex_);
+  adopt(std::move(connection));
   return false;
 }
 

@@ -56,6 +56,7 @@ class TcpServer {
   void accept();
   // Each returns false where the connection is over.
   bool examine(Candidate& candidate);
+  bool confirm(Candidate& candidate);
   bool read(PeerSocket& connection, std::string& reason);
   void drop(std::shared_ptr<PeerSocket> const& connection, std::string const& reason);
   bool flushNotices();

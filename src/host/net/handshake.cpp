@@ -107,8 +107,13 @@ HandshakeResult introduce(int socket, Key128 const& key, Hello hello, Deadline c
   if (verdict.admission == Admission::wrongSecret || !sameHash<8>(verdict.proof, proofOf(key, hello, verdict))) {
     verdict.admission = Admission::wrongSecret;
   }
-  if (verdict.admission == Admission::admitted) return {Kind::admitted, verdict, {}};
-  return {Kind::refused, verdict, std::string(nameOf(verdict.admission))};
+  if (verdict.admission != Admission::admitted) return {Kind::refused, verdict, std::string(nameOf(verdict.admission))};
+  if (hello.purpose != Purpose::lane) {
+    if (int const error = sendAll(socket, bytesOf(wireMagic), answering); error != 0) {
+      return {Kind::broken, {}, fmt::format("it closed the connection after its verdict ({})", std::strerror(error))};
+    }
+  }
+  return {Kind::admitted, verdict, {}};
 }
 
 }  // namespace mscclpp

@@ -2,7 +2,10 @@
 //
 // How two ends of a bootstrap connection make sure of each other. The accepting end sends a greeting with a nonce; the
 // connecting end answers with a hello that says who it is, proved by a keyed hash over the nonce and the hello; the
-// accepting end closes with a verdict, proved over the hello's nonce. All parts have fixed sizes.
+// accepting end answers with a verdict, proved over the hello's nonce. All parts have fixed sizes.
+//
+// Between ranks of a bootstrap the connecting end closes by repeating wireMagic: only then the accepting one takes the end
+// of the connection for the end of the rank, which may have given up waiting for the verdict.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +19,7 @@
 namespace mscclpp {
 
 inline constexpr std::uint64_t wireMagic = 0x6d7363636c707031ull;  // also tells hosts of another byte order
-inline constexpr std::uint32_t wireVersion = 2;
+inline constexpr std::uint32_t wireVersion = 3;
 
 struct Greeting {
   std::uint64_t magic;
