@@ -3,8 +3,12 @@
 // Programs compiled into kernels do what they were proved to do, for any size, call after call.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <string>
+
 #include "dsl/programs.hpp"
 #include "dsl/run.hpp"
+#include "support/rounds.hpp"
 
 using namespace dsl_test;
 
@@ -83,6 +87,38 @@ TEST_CASE("a message longer than its context is refused by the kernel") {
     }
     CHECK(refusal.find("a message of 68 bytes: the program's context was made for at most 64") != std::string::npos);
   });
+}
+
+TEST_CASE("a context whose packets have no new flags says so, and serves no further call") {
+  if (!canRun(2)) return;
+  std::atomic<int> told{0};
+  forEachRank(2, [&](Rank& rank) {
+    using P = TwoShotPackets<2>;
+    auto const context = dsl::makeContext<P>(rank.communicator, 64);
+    auto const& plan = context.deviceHandle();
+    setRounds(rank, plan.calls, plan.shape.blocks, layout::flagPeriod - 2);
+    GpuBuffer<float> const data(rank.device, 16);
+    auto const call = [&] {
+      rank.meet();
+      launch(rank.stream, context.launchShape(), dsl::Kernel<P, float>{}, data.data(), data.data(), data.size(), plan,
+             layout::WindowHandle{}, layout::WindowHandle{});
+      try {
+        rank.communicator.synchronize(rank.stream);
+      } catch (Error const& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    CHECK(call() == "");
+    // The first to find it leads the others astray.
+    for (int more = 0; more < 2; ++more) {
+      auto const error = call();
+      bool const names = error.find("call 2147483648 of one context of a program") != std::string::npos;
+      told += names ? 1 : 0;
+      CHECK_MESSAGE((names || error.find("refused to go on") != std::string::npos), error);
+    }
+  });
+  CHECK(told > 0);
 }
 
 TEST_CASE("other collectives") {

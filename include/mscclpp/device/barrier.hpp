@@ -63,7 +63,7 @@ MSCCLPP_DEVICE void awaitPhase(DeviceTeam const& team, B const& blocks, unsigned
 
 template <BlockSet B>
 MSCCLPP_DEVICE void teamBarrier(DeviceTeam const& team, B const& blocks) {
-  auto const epoch = readEpoch(team, blocks) + 1;
+  auto const epoch = beginRounds(team, blocks, 1);
   publishPhase(team, blocks, 0, epoch);
   commitEpoch(team, blocks, epoch);
   awaitPhase(team, blocks, 0, epoch, layout::WaitKind::teamBarrier);

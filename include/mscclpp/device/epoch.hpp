@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "mscclpp/device/group.hpp"
+#include "mscclpp/device/packet_sweep.hpp"
 #include "mscclpp/device/round_counter.hpp"
 #include "mscclpp/device/team.hpp"
 
@@ -40,12 +41,14 @@ MSCCLPP_DEVICE layout::RoundCounter beginReadEpoch(DeviceTeam const& team, B con
   return loadEpoch(blocks.block(), team.epochs(), block);
 }
 
-// The same, once they are known not to be astray.
+// Begins a call of so many rounds without packets, and returns the epoch of the first.
 template <BlockSet B>
-MSCCLPP_DEVICE std::uint64_t readEpoch(DeviceTeam const& team, B const& blocks) {
+MSCCLPP_DEVICE std::uint64_t beginRounds(DeviceTeam const& team, B const& blocks, std::uint64_t rounds) {
   auto const read = beginReadEpoch(team, blocks);
   requireTogether(team.watch, read.astray);
-  return read.rounds;
+  auto const first = read.rounds + 1;
+  sweepBetween(team, blocks, first, read.rounds + rounds);
+  return first;
 }
 
 // Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so

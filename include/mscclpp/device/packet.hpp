@@ -187,11 +187,13 @@ MSCCLPP_DEVICE Payload<P::words> awaitPacket(layout::Watch* watch, std::byte con
   return payloads[0];
 }
 
-// Flag of a round: odd, so never 0, and the same again only after 2^31 rounds. Only a slot that no round touched for
-// exactly a multiple of that would pass for new.
+// Flag of a round: odd, so never 0, and the same again after layout::flagPeriod rounds, before which whoever reuses slots
+// clears them.
 MSCCLPP_HOST_DEVICE constexpr std::uint32_t packetFlag(std::uint64_t epoch) {
   return static_cast<std::uint32_t>(epoch << 1) | 1u;
 }
+// The round, modulo layout::flagPeriod.
+MSCCLPP_HOST_DEVICE constexpr std::uint32_t roundOf(std::uint32_t flag) { return flag >> 1; }
 
 }  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp

@@ -26,6 +26,24 @@ MSCCLPP_HOST_DEVICE constexpr std::uint64_t strayRounds(std::uint32_t place) {
   return far + place * apart;
 }
 
+// Rounds after which packets have the same flags again (packetFlag()).
+inline constexpr std::uint64_t flagPeriod = std::uint64_t{1} << 31;
+
+// How often what old packets have left is cleared, see device/packet_sweep.hpp.
+inline constexpr std::uint64_t sweepPeriod = flagPeriod / 8;
+
+// Whether a round is one to clear in: one for each half of a workspace. It is told by its flag alone, so that no more
+// has to be kept until its end. The first of eight is left out, in which there is nothing old in a new workspace.
+MSCCLPP_HOST_DEVICE constexpr bool sweepsPackets(std::uint64_t round) {
+  auto const inFlag = static_cast<std::uint32_t>(round % flagPeriod);
+  return inFlag % sweepPeriod < 2 && inFlag >= sweepPeriod;
+}
+// Whether one of the rounds `first` to `last` is.
+MSCCLPP_HOST_DEVICE constexpr bool sweepsPackets(std::uint64_t first, std::uint64_t last) {
+  auto const latest = last / sweepPeriod * sweepPeriod;
+  return latest + 1 >= first && sweepsPackets(latest);
+}
+
 // Counters of one rank, as mapped here.
 struct RoundCounters {
   RoundCounter* first;  // null: none

@@ -60,6 +60,7 @@ enum class Misuse : std::uint64_t {
   triggerMemory = 20,  // a memory id of a port channel: the same
   planBytes = 21,      // a message of `seen` bytes for a program or plan whose context serves `expected`
   astray = 22,         // a wait on what the kernel works with, or beside it, was given up before, here or on a peer
+  spentFlags = 23,     // call `seen` of a program's context, of which the packets have flags for `expected`
 };
 
 // In place of a count of signals of a port channel: its sender has failed and will signal no more.

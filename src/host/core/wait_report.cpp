@@ -73,6 +73,10 @@ std::string refused(layout::WaitReport const& report) {
     case Misuse::triggerMemory:
       return fmt::format("memory id {} for the port channel to rank {}: ids are 0 to {}", report.seen, report.peer,
                          report.expected);
+    case Misuse::spentFlags:
+      return fmt::format(
+          "call {} of one context of a program: packets have flags for {}, so this call's result may be of older ones",
+          report.seen, report.expected);
     case Misuse::astray:
       return "to go on with a team, program or ring of messages of which a wait was given up before, here or on "
              "another rank: the ranks may have counted differently";
@@ -156,7 +160,10 @@ char const* advice(layout::WaitReport const& report) {
     case WaitKind::gridBarrier:
       return "check that all blocks of the grid fit the device at once, and that all take part";
     case WaitKind::misuse:
-      if (report.channel != static_cast<std::uint64_t>(layout::Misuse::astray)) return "correct the launch";
+      if (report.channel != static_cast<std::uint64_t>(layout::Misuse::astray) &&
+          report.channel != static_cast<std::uint64_t>(layout::Misuse::spentFlags)) {
+        return "correct the launch";
+      }
       return "the next call of an AlgorithmCollection finds together with the other ranks; make teams and programs of "
              "your own anew, after Communicator::rejoin() on all ranks";
     case WaitKind::proxy:

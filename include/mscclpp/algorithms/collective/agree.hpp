@@ -35,6 +35,7 @@ MSCCLPP_DEVICE std::uint64_t agreeOnLargest(DeviceTeam const& team, B const& blo
     auto const theirs = values[0].word[0] | std::uint64_t{values[0].word[1]} << 32;
     largest = theirs > largest ? theirs : largest;
   }
+  session.endRound(true);
   return largest;
 }
 

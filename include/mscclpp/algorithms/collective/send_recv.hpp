@@ -225,10 +225,27 @@ class SendRecv {
         syncWhole(group);
         copy(group, to, end.slot(links.rank, peer, layout.stage, done, layout.stageBytes), bytes);
       }
+      if (done >= layout::sweepPeriod && done % layout::sweepPeriod < layout.slots) clearSlot(end, done);
       end.tell(layout.freed, done);
       at += bytes;
     } while (at < part.end);
     end.keep(layout.taken, done);
+  }
+
+  // What old packets have left in the slot of a chunk that has been taken, before the sender may use it again: their
+  // flags come again after layout::flagPeriod chunks.
+  template <class G>
+  MSCCLPP_DEVICE static void clearSlot(LaneEnd<G> const& end, std::uint64_t count) {
+    auto const& [links, group, peer, lane] = end;
+    syncWhole(group);
+    auto const clear = [&](std::uint64_t region, std::uint64_t bytes) {
+      auto* const slot = end.slot(links.rank, peer, region, count, bytes);
+      for (auto at = std::uint64_t{group.rank()} * 16; at < bytes; at += std::uint64_t{group.size()} * 16) {
+        storeWords4(reinterpret_cast<Words4*>(slot + at), Words4{});
+      }
+    };
+    clear(links.layout.headers, 16);
+    clear(links.layout.packets, links.layout.packetSlot);
   }
 
   // By one thread: the message that begins with chunk `count` has the bytes that are expected.

@@ -14,7 +14,7 @@
 //   commit()                                 in the last round, once the puts are on their way: stores the epoch
 //   exchange(phase)                          between the puts of a phase and the reads of what the peers put in it
 //   receive(sources, values)                 reads own slots, waiting for those that need it
-//   endRound()                               before the next round
+//   endRound(last)                           behind the last read of a round
 #pragma once
 
 #include <concepts>
@@ -46,7 +46,7 @@ concept TransportSession = requires(S session, std::byte* to, Payload<Words> pay
   session.commit();
   session.exchange(0u);
   session.receive(sources, values);
-  session.endRound();
+  session.endRound(true);
 };
 
 template <class T>

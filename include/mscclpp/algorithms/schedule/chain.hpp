@@ -62,7 +62,7 @@ struct Chain {
     static_assert(longestPiece<Tr> != 0 && longestPiece<Tr> % 128 == 0);
     if (out.count() == 0) return;
     Pieces const pieces(out.own().bytes(), blocks, team.size, longestPiece<Tr>);
-    auto const first = readEpoch(team, blocks) + 1;
+    auto const first = beginRounds(team, blocks, pieces.count());
     publishPhase(team, blocks, 0, first);
     commitEpoch(team, blocks, first + pieces.count() - 1);
     awaitPhase(team, blocks, 0, first);
@@ -105,7 +105,7 @@ struct Chain {
     require(room != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), team.layout.stageSlice,
             std::uint64_t{128} * rows(0));
     Pieces const pieces(in.bytes(), blocks, team.size, minimum<std::uint32_t>(Tr::piece, room));
-    auto const first = readEpoch(team, blocks) + 1;
+    auto const first = beginRounds(team, blocks, pieces.count() + 1);
     auto const end = first + pieces.count();
     publishPhase(team, blocks, 0, first);
     commitEpoch(team, blocks, end);

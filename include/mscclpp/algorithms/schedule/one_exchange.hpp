@@ -195,8 +195,9 @@ struct OneExchange {
     }
     MSCCLPP_DEVICE bool next() {
       if constexpr (putsToAll<Tr>) receiveOwn(session, team.rank, sent);
-      if (partition.isLast(start)) return false;
-      session.endRound();
+      bool const last = partition.isLast(start);
+      session.endRound(last);
+      if (last) return false;
       enter(start + partition.roundSlots());
       return true;
     }

@@ -55,9 +55,10 @@ struct Ring {
     auto const rounds = ceilDiv<std::uint64_t>(each, std::uint64_t{blocks.blockCount()} * slot);
     auto const messages = 2 * static_cast<unsigned>(ranks - 1);  // of a round
 
-    auto const first = readEpoch(team, blocks) + 1;
+    auto const epochs = maximum<std::uint64_t>(rounds * messages, 1);
+    auto const first = beginRounds(team, blocks, epochs);
     publishPhase(team, blocks, 0, first);
-    commitEpoch(team, blocks, maximum<std::uint64_t>(first + rounds * messages, first + 1) - 1);
+    commitEpoch(team, blocks, first + epochs - 1);
     awaitPhase(team, blocks, 0, first);
 
     Call<Tr::unroll, R, B, S, T, Epilogue> const call{team, blocks, in, out, epilogue, ranks, slot, first};

@@ -88,7 +88,7 @@ struct SwitchPipeline {
     require(call.chunk() != 0, team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes), team.layout.stageSlice,
             128);
     if (in.count == 0) return;
-    call.firstEpoch = readEpoch(team, blocks) + 1;
+    call.firstEpoch = beginRounds(team, blocks, call.steps() + 1);
     Roles::share(blocks, [&](auto const& group, PipelineRole role, unsigned unit) {
       switch (role) {
         case PipelineRole::copyIn:

@@ -13,6 +13,7 @@
 #include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/epoch.hpp"
+#include "mscclpp/device/packet_sweep.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
@@ -64,6 +65,7 @@ struct MemoryTransport {
     MSCCLPP_DEVICE void beginRound() {
       requireTogether(team_.watch, astray_);
       ++epoch_;
+      sweepBetween(team_, blocks_, epoch_, epoch_);
       base_ = evenBase_ +
               std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * team_.layout.stageSlice;
     }
@@ -87,7 +89,7 @@ struct MemoryTransport {
 
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
     // The barrier before the next signal is enough.
-    MSCCLPP_DEVICE void endRound() const {}
+    MSCCLPP_DEVICE void endRound(bool) const {}
 
    private:
     MSCCLPP_DEVICE Payload<4>* at(std::byte* workspace, unsigned row, unsigned slot) const {

@@ -13,6 +13,7 @@
 #include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/device/epoch.hpp"
 #include "mscclpp/device/packet.hpp"
+#include "mscclpp/device/packet_sweep.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
@@ -102,7 +103,10 @@ struct PacketTransport : P {
     }
 
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
-    MSCCLPP_DEVICE void endRound() const { blocks_.block().sync(); }
+    MSCCLPP_DEVICE void endRound(bool last) const {
+      if (!last) blocks_.block().sync();
+      sweepAfter(team_, blocks_, flag_);
+    }
 
    private:
     MSCCLPP_DEVICE std::uint32_t slice() const {

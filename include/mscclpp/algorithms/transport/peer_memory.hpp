@@ -68,7 +68,7 @@ template <BlockSet B>
 class DirectRound {
  public:
   MSCCLPP_DEVICE DirectRound(DeviceTeam const& team, B const& blocks)
-      : team_(team), blocks_(blocks), epoch_(readEpoch(team, blocks) + 1) {
+      : team_(team), blocks_(blocks), epoch_(beginRounds(team, blocks, 1)) {
     // What came before this kernel here is over: peers may write this rank's buffers.
     publishPhase(team_, blocks_, 0, epoch_);
     commitEpoch(team_, blocks_, epoch_);

@@ -88,7 +88,7 @@ template <BlockSet B>
 class SwitchRound {
  public:
   MSCCLPP_DEVICE SwitchRound(DeviceTeam const& team, B const& blocks)
-      : team_(team), blocks_(blocks), epoch_(readEpoch(team, blocks) + 1) {
+      : team_(team), blocks_(blocks), epoch_(beginRounds(team, blocks, 1)) {
     publishToAll(team_, blocks_.block(), blocks_.blockRank(), 0, epoch_);
     commitEpoch(team_, blocks_, epoch_);
     awaitPhase(team_, blocks_, 0, epoch_);

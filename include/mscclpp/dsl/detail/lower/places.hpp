@@ -85,6 +85,11 @@ class PlanPlaces {
   // Of packets.
   MSCCLPP_DEVICE std::uint32_t flag() const { return packetFlag(epoch() + arch::notEarlier(done_.astray)); }
   MSCCLPP_DEVICE void requireTogether() const { mscclpp::requireTogether(plan_.watch, arch::notEarlier(done_.astray)); }
+  // Old packets lie wherever programs leave them, and have this call's flag where they are as old.
+  MSCCLPP_DEVICE void requireNewFlags() const {
+    require(epoch() < layout::flagPeriod, plan_.watch, -1, std::uint64_t(layout::Misuse::spentFlags),
+            layout::flagPeriod - 1, epoch());
+  }
 
   // Of the block, where instances share their steps.
   MSCCLPP_DEVICE void setInstance(int instance) { instance_ = instance; }

@@ -41,6 +41,7 @@ class PlanRunner {
   MSCCLPP_DEVICE void finish() {
     context_.places.requireTogether();
     if (!committed_) syncAndCommit();
+    context_.places.requireNewFlags();
   }
 
   // The first `count` steps. `Steps` answers step(i), forEachSource(step, f), forSources(step, first,
