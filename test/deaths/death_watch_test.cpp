@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What robust words alone tell: to ranks without any connection.
+// What robust words alone tell: ranks without any connection, and ranks whose connections outlive them.
 #include "host/bootstrap/death_watch.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,8 +20,11 @@
 #include <thread>
 #include <vector>
 
+#include "host/fake_runtime.hpp"
 #include "host/net/unix_socket.hpp"
 #include "host/ranks.hpp"
+#include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
+#include "mscclpp/host/communicator.hpp"
 #include "support/ending.hpp"
 #include "support/quiet_log.hpp"
 
@@ -109,6 +113,9 @@ class Watching {
   std::string heard_;
   std::unique_ptr<DeathWatch> watch_;
 };
+
+// A process that nobody is told of, and that has what its parent has, connections included. It must not do much.
+pid_t bareChild() { return static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr)); }
 
 pid_t forked(std::function<void()> const& body) {
   pid_t const child = ::fork();
@@ -309,4 +316,43 @@ TEST_CASE("one to whom nobody brings the memory waits for nothing") {
   // Nor one that finds no door.
   DeathWatch const first(0, 2, members, session, {}, [](int, std::string const&) {});
   CHECK(Clock::now() - start < 1s);
+}
+
+TEST_CASE("a killed rank is known while its connections are open, and what it has sent is still received") {
+  fake(0);
+  for (int const victim : {0, 5}) {
+    int const ranks = 8;
+    Count const done;
+    Ending const ending;
+    UniqueId const id = TcpBootstrap::createUniqueId("127.0.0.1:0");
+    auto const texts = runProcesses(ranks, [&](int rank) -> std::string {
+      auto const bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
+      bootstrap->initialize(id, 20s);
+      Communicator const communicator(bootstrap, fake(rank));
+      bootstrap->barrier();
+      std::this_thread::sleep_for(settling);
+      if (rank == victim) {
+        for (int other = 0; other < ranks; ++other) bootstrap->send(&other, sizeof other, other, 5);
+        if (bareChild() == 0) {
+          done.await(ranks - 1);
+          ::_exit(0);
+        }
+        ending.kill();
+      }
+      std::string wrong;
+      auto const text = "rank " + std::to_string(victim) + " is gone (its process ended)";
+      auto const start = Clock::now();
+      while (!communicator.fault() && ending.since(start) < noticed) std::this_thread::sleep_for(1ms);
+      if (!mentions(communicator.fault(), text)) wrong = "no early notice: " + textOf(communicator.fault());
+      int value = -1;
+      bootstrap->recv(&value, sizeof value, victim, 5);
+      if (value != rank) wrong += "another message";
+      done.meet(ranks - 1);
+      return wrong;
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+      CAPTURE(rank);
+      CHECK(texts[static_cast<std::size_t>(rank)] == (rank == victim ? "killed by signal 9" : ""));
+    }
+  }
 }

@@ -86,7 +86,30 @@ void TcpBootstrap::Impl::initialize(std::string const& text, std::optional<std::
 
 void TcpBootstrap::Impl::complete() {
   initialized_ = true;
-  if (server_) atExit_ = std::make_unique<AtExit>([this] { server_->tell(farewell()); });
+  if (!server_) return;
+  watchNeighbours();
+  atExit_ = std::make_unique<AtExit>([this] {
+    if (watch_) watch_->leave();
+    server_->tell(farewell());
+  });
+}
+
+void TcpBootstrap::Impl::watchNeighbours() {
+  std::vector<DeathWatch::Member> here;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (entry(rank).hostIdentity == entry(rank_).hostIdentity) here.push_back({rank, entry(rank).listener});
+  }
+  if (here.size() < 2 || here.size() > DeathWatch::mostRanks) return;
+  try {
+    auto watch = std::make_unique<DeathWatch>(rank_, ranks_, std::move(here), session_, std::move(door_),
+                                              [this](int dead, std::string const& reason) {
+                                                learn({dead, RankNews::Kind::died, -1, reason});
+                                              });
+    std::lock_guard const lock(mutex_);
+    watch_ = std::move(watch);
+  } catch (std::exception const& error) {
+    log(LogLevel::info, "rank {}: no early notice of deaths on this host: {}", rank_, error.what());
+  }
 }
 
 void TcpBootstrap::Impl::requireInitialized(std::string_view operation) const {
@@ -143,6 +166,7 @@ void TcpBootstrap::Impl::gather(FileHandle listener, Key128 const& secret, Deadl
   log(LogLevel::info, "rank 0: listening on {} for {} ranks", where, ranks_ - 1);
   startServer(std::move(listener), secret);
   TableHeader header{wireMagic, 1, 0, randomKey()};
+  session_ = combine(secret, header.session);
   std::string text;
   {
     std::unique_lock lock(mutex_);
@@ -185,6 +209,7 @@ void TcpBootstrap::Impl::join(std::vector<SocketAddress> const& addresses, std::
   Joined joined = joinRankZero(rank_, ranks_, addresses, interfaceName, secret, deadline);
   table_ = std::move(joined.table);
   session_ = combine(secret, joined.session);
+  door_ = std::move(joined.door);
   auto connection = std::make_shared<PeerSocket>(std::move(joined.socket), 0, true);
   peer(0).connection = connection;
   startServer(std::move(joined.listener), session_);

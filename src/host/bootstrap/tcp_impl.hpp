@@ -16,6 +16,7 @@
 #include "base/own_thread.hpp"
 #include "host/bootstrap/at_exit.hpp"
 #include "host/bootstrap/death_listeners.hpp"
+#include "host/bootstrap/death_watch.hpp"
 #include "host/bootstrap/mailbox.hpp"
 #include "host/bootstrap/tcp_join.hpp"
 #include "host/bootstrap/tcp_server.hpp"
@@ -57,6 +58,7 @@ class TcpBootstrap::Impl {
   TableEntry& entry(int rank) { return table_[static_cast<std::size_t>(rank)]; }
   void begin(std::optional<std::chrono::nanoseconds> timeout);
   void complete();
+  void watchNeighbours();
 
   // ---- joining
   std::vector<int> missing();
@@ -74,6 +76,8 @@ class TcpBootstrap::Impl {
   void lose(int from, std::string const& reason);
   // A notice of `from`.
   void hear(int from, std::vector<std::byte> const& payload);
+  // News of a rank that did not come by a connection with it.
+  void learn(RankNews const& news);
 
   // Whoever hears something new tells it to all that it is connected to: rank 0 to everybody, and the others to enough
   // that it gets around without rank 0.
@@ -98,10 +102,13 @@ class TcpBootstrap::Impl {
   std::condition_variable joined_;
   bool complete_ = false;
   std::map<int, RankNews> farewells_;
+  std::mutex spreading_;  // held while ranks' ends are told on
   DeathListeners deaths_;
   std::vector<Peer> peers_;
+  FileHandle door_;                    // of the watch, until there is one
+  std::unique_ptr<DeathWatch> watch_;  // its thread uses the members above, and the server; guarded by mutex_
   std::unique_ptr<TcpServer> server_;  // its thread uses the members above
-  std::unique_ptr<AtExit> atExit_;     // uses the server
+  std::unique_ptr<AtExit> atExit_;     // uses both
 };
 
 }  // namespace mscclpp

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/format.hpp"
+#include "host/bootstrap/death_watch.hpp"
 #include "host/net/host_identity.hpp"
 
 namespace mscclpp {
@@ -87,9 +88,10 @@ Joined joinRankZero(int rank, int ranks, std::vector<SocketAddress> const& addre
       hello.ranks = ranks;
       hello.hostIdentity = hostIdentity();
       hello.listener = toWire(localAddress(listener.get()));
+      FileHandle door = DeathWatch::openDoor(hello.listener);
       HandshakeResult const result = introduce(socket.get(), secret, hello, deadline);
       if (result.kind == HandshakeResult::Kind::admitted) {
-        Joined joined{std::move(socket), std::move(listener), {}, {}};
+        Joined joined{std::move(socket), std::move(listener), std::move(door), {}, {}};
         receiveTable(joined, rank, ranks, target, tableDeadline);
         return joined;
       }

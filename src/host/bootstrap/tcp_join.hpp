@@ -27,6 +27,7 @@ struct TableEntry {
 struct Joined {
   FileHandle socket;    // to rank 0
   FileHandle listener;  // of this rank
+  FileHandle door;      // of its DeathWatch
   Key128 session{};
   std::vector<TableEntry> table;  // by rank
 };

@@ -54,6 +54,13 @@ std::vector<std::byte> TcpBootstrap::Impl::farewell() const {
 
 TcpBootstrap::Impl::~Impl() {
   atExit_.reset();
+  // In this order: one that is killed in between has died for all; and the watch uses the server.
+  std::unique_ptr<DeathWatch> watch;
+  {
+    std::lock_guard const lock(mutex_);
+    watch = std::move(watch_);
+  }
+  watch.reset();
   if (server_) server_->leave(farewell());
 }
 
@@ -158,13 +165,24 @@ void TcpBootstrap::Impl::hear(int from, std::vector<std::byte> const& payload) {
     farewells_.emplace(from, *news);
     return;
   }
-  spread(*news);
+  learn(*news);
+}
+
+void TcpBootstrap::Impl::learn(RankNews const& news) {
+  spread(news);
   // Where there is a connection, its own end tells, after the last message.
-  if (news->kind != RankNews::Kind::failed && !server_->connectedTo(news->rank)) mailbox_.lose(*news);
+  if (news.kind != RankNews::Kind::failed && !server_->connectedTo(news.rank)) mailbox_.lose(news);
 }
 
 void TcpBootstrap::Impl::spread(RankNews const& news) {
+  // Connections and the watch may tell at once; nobody shall hear in another order than this rank has.
+  std::unique_lock order(spreading_, std::defer_lock);
+  if (news.kind != RankNews::Kind::failed) order.lock();
   if (!mailbox_.tell(news)) return;
+  if (news.kind == RankNews::Kind::died) {
+    std::lock_guard const lock(mutex_);
+    if (watch_) watch_->record(news.rank);
+  }
   if (server_) server_->tell(frameOf(news));
   if (news.kind == RankNews::Kind::died) deaths_.tell(news.rank, news.reason);
 }

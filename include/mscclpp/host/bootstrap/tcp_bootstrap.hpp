@@ -15,7 +15,7 @@
 // it ends the waits for it, and for collectives that it takes part in, with remoteError naming it. It has left where
 // its bootstrap was destroyed or its process calls exit(), which harms no call that it has done its part of. It has
 // died where its process ended otherwise, _exit() included: then kernels of all communicators with it leave their
-// waits, too.
+// waits, too. A second thread waits for the deaths of ranks on this host, which it hears of before their sockets close.
 //
 // After fork() a bootstrap of the parent is of no use in the child, whose copies of the sockets are closed: the child
 // must make its own. What it does with the parent's, exit() included, touches nothing of the parent. An id that nobody
