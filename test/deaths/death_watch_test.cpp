@@ -4,13 +4,20 @@
 #include "host/bootstrap/death_watch.hpp"
 
 #include <doctest/doctest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -117,6 +124,16 @@ class Watching {
 // A process that nobody is told of, and that has what its parent has, connections included. It must not do much.
 pid_t bareChild() { return static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr)); }
 
+// From now on futex_waitv is what an older kernel takes it for, and some containers.
+bool forbidWaiting() {
+  std::array<sock_filter, 4> rules{
+      {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 449, 0, 1),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  sock_fprog const program{rules.size(), rules.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+}
+
 pid_t forked(std::function<void()> const& body) {
   pid_t const child = ::fork();
   if (child != 0) return child;
@@ -125,7 +142,14 @@ pid_t forked(std::function<void()> const& body) {
   ::_exit(0);
 }
 
+bool const canWait = [] {
+  ::syscall(449, nullptr, 0, 0, nullptr, 0);
+  return errno == EINVAL;
+}();
+
 }  // namespace
+
+TEST_SUITE_BEGIN("deaths" * doctest::skip(!canWait) * doctest::description("the kernel has no futex_waitv"));
 
 // First, while this process has no threads.
 TEST_CASE("all hear of each that ends without a word, and of none that has left") {
@@ -238,6 +262,33 @@ TEST_CASE("one that has stopped keeps no news from the others") {
     return self.hears("1" + ended, ending);
   });
   for (int const rank : {0, 3}) CHECK(texts[static_cast<std::size_t>(rank)] == "");
+}
+
+TEST_CASE("one that cannot wait for words hears nothing, and is heard of") {
+  int const ranks = 3;
+  for (bool const leaves : {true, false}) {
+    Count const doors;
+    Count const known;
+    auto const texts = runProcesses(ranks, [&](int rank) -> std::string {
+      if (rank == 2 && !forbidWaiting()) return "no seccomp";
+      Watching self(rank, ranks, doors);
+      if (rank == 1) ::raise(SIGKILL);
+      std::string wrong;
+      if (rank == 0) wrong = self.hears("1" + ended);
+      known.meet(2);
+      if (rank == 2) {
+        std::this_thread::sleep_for(100ms);
+        wrong = self.heard();
+        if (leaves) self.drop();
+        ::_exit(wrong.empty() ? 0 : 1);
+      }
+      std::this_thread::sleep_for(leaves ? 400ms : 0ms);
+      return wrong + self.hears("1" + ended + (leaves ? "" : "2" + ended));
+    });
+    if (texts[2] == "no seccomp") return;
+    CHECK(texts[0] == "");
+    CHECK(texts[2] == "");
+  }
 }
 
 TEST_CASE("children of a rank are no ranks: they harm nobody, and outlive nobody") {
@@ -356,3 +407,5 @@ TEST_CASE("a killed rank is known while its connections are open, and what it ha
     }
   }
 }
+
+TEST_SUITE_END();
