@@ -398,6 +398,8 @@ TEST_CASE("a killed rank is known while its connections are open, and what it ha
       int value = -1;
       bootstrap->recv(&value, sizeof value, victim, 5);
       if (value != rank) wrong += "another message";
+      auto const gone = "rank " + std::to_string(victim) + " is gone";
+      if (auto const error = errorOf([&] { bootstrap->barrier(); }); !mentions(error, gone)) wrong += textOf(error);
       done.meet(ranks - 1);
       return wrong;
     });
