@@ -90,7 +90,8 @@ class Aged {
   void setRounds(std::uint64_t rounds) {
     auto const& handle = team_.deviceHandle();
     rank_.meet();
-    mscclpp_test::setRounds(rank_, DeviceTeam(handle).epochs(), handle.layout.blocks, rounds);
+    auto* const own = handle.workspaces[handle.rank] + handle.layout.epochs;
+    mscclpp_test::setRounds(rank_, reinterpret_cast<layout::RoundCounter*>(own), handle.layout.blocks, rounds);
     rank_.synchronize();
   }
 
