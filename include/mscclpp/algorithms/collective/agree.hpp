@@ -26,6 +26,7 @@ MSCCLPP_DEVICE std::uint64_t agreeOnLargest(DeviceTeam const& team, B const& blo
     if (peer != team.rank) session.put(team.workspace(peer), static_cast<unsigned>(team.rank), 0, payload, sends);
   }
   session.commit();
+  session.exchange(0);
   auto largest = mine;
   for (int peer = 0; peer < team.size; ++peer) {
     if (peer == team.rank) continue;
@@ -35,7 +36,7 @@ MSCCLPP_DEVICE std::uint64_t agreeOnLargest(DeviceTeam const& team, B const& blo
     auto const theirs = values[0].word[0] | std::uint64_t{values[0].word[1]} << 32;
     largest = theirs > largest ? theirs : largest;
   }
-  session.endRound(true);
+  session.finish();
   return largest;
 }
 

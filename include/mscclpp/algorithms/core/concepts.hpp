@@ -14,7 +14,8 @@
 //   commit()                                 in the last round, once the puts are on their way: stores the epoch
 //   exchange(phase)                          between the puts of a phase and the reads of what the peers put in it
 //   receive(sources, values)                 reads own slots, waiting for those that need it
-//   endRound(last)                           behind the last read of a round
+//   endRound()                               before the next round
+//   finish()                                 behind the last read of the last one
 #pragma once
 
 #include <concepts>
@@ -46,7 +47,8 @@ concept TransportSession = requires(S session, std::byte* to, Payload<Words> pay
   session.commit();
   session.exchange(0u);
   session.receive(sources, values);
-  session.endRound(true);
+  session.endRound();
+  session.finish();
 };
 
 template <class T>

@@ -195,9 +195,11 @@ struct OneExchange {
     }
     MSCCLPP_DEVICE bool next() {
       if constexpr (putsToAll<Tr>) receiveOwn(session, team.rank, sent);
-      bool const last = partition.isLast(start);
-      session.endRound(last);
-      if (last) return false;
+      if (partition.isLast(start)) {
+        session.finish();
+        return false;
+      }
+      session.endRound();
       enter(start + partition.roundSlots());
       return true;
     }

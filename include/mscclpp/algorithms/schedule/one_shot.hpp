@@ -76,8 +76,8 @@ struct OneShot {
         writer.write(target, offset, R::template conclude<W>(epilogue, totals[i], (tileOffset + offset) / sizeof(T)),
                      Tr::dataBytes(mine.slot[i]));
       }
-      session.endRound(last);
-      if (last) return;
+      if (last) return session.finish();
+      session.endRound();
       round += partition.roundSlots();
       tile = partition.at(round);
       mine = threadSlots<U>(thread, threads, tile);

@@ -130,8 +130,8 @@ struct TwoShot {
           store<Tr, R>(writer, targets[k / U], epilogue, results[k], at, mine.slot[k % U]);
         }
       }
-      session.endRound(last);
-      if (last) return;
+      if (last) return session.finish();
+      session.endRound();
       round += partition.roundSlots();
       tile = partition.at(round);
       mine = threadSlots<U>(thread, threads, tile);

@@ -65,7 +65,6 @@ struct MemoryTransport {
     MSCCLPP_DEVICE void beginRound() {
       requireTogether(team_.watch, astray_);
       ++epoch_;
-      sweepBetween(team_, blocks_, epoch_, epoch_);
       base_ = evenBase_ +
               std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * team_.layout.stageSlice;
     }
@@ -75,6 +74,7 @@ struct MemoryTransport {
     }
 
     MSCCLPP_DEVICE void exchange(unsigned phase) const {
+      if (phase == 0) sweepBetween(team_, blocks_, epoch_, epoch_);
       publishPhase(team_, blocks_, phase, epoch_);
       awaitPhase(team_, blocks_, phase, epoch_);
     }
@@ -89,7 +89,8 @@ struct MemoryTransport {
 
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
     // The barrier before the next signal is enough.
-    MSCCLPP_DEVICE void endRound(bool) const {}
+    MSCCLPP_DEVICE void endRound() const {}
+    MSCCLPP_DEVICE void finish() const {}
 
    private:
     MSCCLPP_DEVICE Payload<4>* at(std::byte* workspace, unsigned row, unsigned slot) const {

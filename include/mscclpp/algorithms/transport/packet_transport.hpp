@@ -103,10 +103,11 @@ struct PacketTransport : P {
     }
 
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
-    MSCCLPP_DEVICE void endRound(bool last) const {
-      if (!last) blocks_.block().sync();
-      sweepAfter(team_, blocks_, flag_);
+    MSCCLPP_DEVICE void endRound() const {
+      blocks_.block().sync();
+      finish();
     }
+    MSCCLPP_DEVICE void finish() const { sweepAfter(team_, blocks_, flag_); }
 
    private:
     MSCCLPP_DEVICE std::uint32_t slice() const {
