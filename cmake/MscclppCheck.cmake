@@ -12,13 +12,13 @@ set(mscclpp_check_compile_options
 set(mscclpp_check_link_options LINKER:--wrap=memcpy,--wrap=memmove,--wrap=memset)
 
 # mscclpp_add_check(<name> SOURCES <sources...> [LIBRARIES <targets...>] [RANKS <n>] [SCHEDULES <n>]
-#                   [ARGUMENTS <options of mscclpp-check...>])
+#                   [FAULTS <n>] [ARGUMENTS <options of mscclpp-check...>])
 #
 # Builds the sources as shared object <name> and registers test <name>, which passes when mscclpp-check finds nothing.
 function(mscclpp_add_check name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;SCHEDULES" "SOURCES;LIBRARIES;ARGUMENTS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "RANKS;SCHEDULES;FAULTS" "SOURCES;LIBRARIES;ARGUMENTS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
-    message(FATAL_ERROR "mscclpp_add_check(${name}): wants SOURCES, [LIBRARIES], [RANKS], [SCHEDULES] and [ARGUMENTS]; "
+    message(FATAL_ERROR "mscclpp_add_check(${name}): wants SOURCES, [LIBRARIES], [RANKS], [SCHEDULES], [FAULTS] and [ARGUMENTS]; "
                         "got '${arg_UNPARSED_ARGUMENTS}' beside them")
   endif()
   if(NOT TARGET mscclpp::check_object)
@@ -36,6 +36,9 @@ function(mscclpp_add_check name)
   endif()
   if(DEFINED arg_SCHEDULES)
     list(APPEND options --schedules=${arg_SCHEDULES})
+  endif()
+  if(DEFINED arg_FAULTS)
+    list(APPEND options --faults=${arg_FAULTS})
   endif()
   add_test(NAME ${name} COMMAND mscclpp::mscclpp-check $<TARGET_FILE:${name}> ${options} ${arg_ARGUMENTS})
 endfunction()

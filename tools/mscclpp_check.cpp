@@ -56,6 +56,7 @@ struct CommandLine {
   std::optional<Strategy> strategy;
   std::optional<std::uint64_t> seed;
   std::optional<double> preemption;
+  std::optional<int> faults;
   std::optional<double> timeLimit;
   std::string replay;
   bool noRaces = false;
@@ -113,6 +114,8 @@ std::optional<CommandLine> parse(int argc, char** argv) {
   app.add_option("--seed", line.seed, "Of the first schedule");
   app.add_option("--preemption", line.preemption, "Chance that a thread is interrupted at an access, 0 to 1")
       ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--faults", line.faults, "Ranks that are late, absent or aborted: at most so many in a schedule")
+      ->check(CLI::Range(0, 100));
   app.add_option("--time-limit", line.timeLimit, "Seconds, for each program")->check(CLI::Range(0.001, 1e6));
   app.add_option("--replay", line.replay, "Run just this schedule, as a report names it");
   app.add_flag("--no-races", line.noRaces, "Do not check accesses against each other");
@@ -206,6 +209,7 @@ std::vector<Program> choose(std::vector<Program> programs, CommandLine const& li
     options.strategy = line.strategy.value_or(options.strategy);
     options.seed = line.seed.value_or(options.seed);
     options.preemption = line.preemption.value_or(options.preemption);
+    options.faults = line.faults.value_or(options.faults);
     if (line.timeLimit) options.timeLimit = std::chrono::milliseconds(static_cast<long>(*line.timeLimit * 1000));
     if (!line.replay.empty()) options.replay = line.replay;
     options.findRaces &= !line.noRaces;

@@ -47,6 +47,7 @@ struct ExploreOptions {
   int maxFindings = 20;                     // exploring ends with so many different ones
   bool stopAtFirst = false;                 // exploring ends with the first schedule that has a finding
   bool shrink = true;                       // look for a short schedule of each finding
+  int faults = 0;                           // at most so many in a schedule; see Faults below
   std::uint64_t stepLimit = 50'000'000;     // memory steps of one schedule
   std::uint64_t liveLockSteps = 2'000'000;  // memory steps in which nothing changed
   std::chrono::milliseconds timeLimit{0};   // of the whole exploration; 0: none
@@ -65,6 +66,19 @@ struct ExploreResult {
   bool ok() const { return findings.empty(); }
 };
 
+// Faults. With ExploreOptions::faults each schedule chooses, from its seed, one to so many launches of kernels, of those
+// that the undisturbed run makes, at which a rank is
+//   late    its kernel, or one block of it, begins only once one to three waits of kernels have been given up for their
+//           limit, or nobody else can go on;
+//   absent  the launch throws deviceError, and the kernel does not run;
+//   aborted its watch's abort word is raised at one of the looks that the kernel's waits take.
+// Once a fault has struck, waits end by their limits when nobody can go on, those of kernels and of the host, and a
+// rank reports by an Error of code timeout, aborted, remoteError or deviceError: that is no finding, whether it leaves
+// `rankMain` or is caught there. So a program compares its results as ever, in each call that has thrown nothing, and
+// throws something else where one is wrong. Signals that nobody looked at are no finding then; all else is. Memory that
+// such an Error frees on its way stays until the end of the schedule; otherwise free it only when all ranks' kernels
+// have ended. A schedule that no fault strikes is one without the option.
+//
 // `rankMain` runs once per rank and schedule, as in sim::run, and must build everything it uses anew. An exception that
 // leaves it is a finding; a finding is never thrown. Throws invalidUsage for options out of range.
 ExploreResult explore(World const& world, std::function<void(RankContext&)> const& rankMain,

@@ -54,6 +54,7 @@ struct Finding {
   std::string explanation;             // what is missing, and what to do
   std::vector<AccessRecord> accesses;  // race: the earlier, then the later
   std::vector<std::string> timeline;   // the last steps of each rank, oldest first
+  std::vector<std::string> faults;     // of its schedule, that have struck (ExploreOptions::faults)
   std::uint64_t key = 0;               // equal for the same fault in other schedules
   std::uint64_t seed = 0;              // replays it
   std::string schedule;                // replays it too, and is short; see ExploreOptions::replay

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/sim/backend/device_calls.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -135,6 +136,12 @@ bool pollYield(PollState& state) {
   if (first) state.startNs = now;
   if (first && state.what.kind == layout::WaitKind::gridBarrier && !machine.devices().fits(self.block->kernel())) {
     machine.scheduler().cut(Cut::gridNotResident);
+  }
+  if (auto* const faults = machine.scheduler().faults()) {
+    if (faults->aborts({self.context.device, self.block->kernel().number()}, state.watch != nullptr)) {
+      std::atomic_ref(state.watch->abort).store(1, std::memory_order_relaxed);
+      machine.scheduler().noteProgress();
+    }
   }
   if (auto* watch = state.watch; watch != nullptr && read(watch->abort) != 0) return false;
   if (state.expired) return false;

@@ -102,8 +102,7 @@ class Explorer {
 
   ExploreResult explore() {
     if (!options_.replay.empty()) {
-      auto const director = replayDirector(parseSchedule(options_.replay));
-      keep(count(runOnce(*director)), options_.seed, false);
+      keep(count(replay(parseSchedule(options_.replay))), options_.seed, false);
     } else if (options_.strategy == Strategy::exhaustive) {
       searchAll();
     } else {
@@ -116,10 +115,12 @@ class Explorer {
  private:
   void search() {
     std::uint64_t length = 0;
-    if (options_.strategy == Strategy::pct) {
-      // Where priorities change depends on how long a run is; that of the undisturbed one goes into every seed.
-      auto const undisturbed = replayDirector({});
-      auto const seen = runOnce(*undisturbed);
+    Faults undisturbed;
+    if (options_.strategy == Strategy::pct || options_.faults > 0) {
+      // Where priorities change depends on how long a run is, and where faults strike on what it launches; those of the
+      // undisturbed one go into every seed.
+      auto const director = replayDirector({});
+      auto const seen = runOnce(*director, options_.faults > 0 ? &undisturbed : nullptr);
       length = seen.memorySteps;
       if (!keep(seen, options_.seed, true)) return;
     }
@@ -127,7 +128,8 @@ class Explorer {
       auto const seed = options_.seed + static_cast<std::uint64_t>(i);
       auto const director = options_.strategy == Strategy::pct ? pctDirector(seed, options_.priorityChanges, length)
                                                                : randomDirector(seed, options_.preemption);
-      if (!keep(count(runOnce(*director)), seed, true)) return;
+      Faults faults(options_.faults > 0 ? chooseFaults(undisturbed.launches(), seed, options_.faults) : Schedule());
+      if (!keep(count(runOnce(*director, options_.faults > 0 ? &faults : nullptr)), seed, true)) return;
     }
   }
 
@@ -154,7 +156,13 @@ class Explorer {
     return seen;
   }
 
-  Observed runOnce(Director& director) {
+  Observed replay(Schedule const& schedule) {
+    auto const director = replayDirector(schedule);
+    Faults faults(schedule);
+    return runOnce(*director, &faults);
+  }
+
+  Observed runOnce(Director& director, Faults* faults = nullptr) {
     Observed seen;
     auto const allocations = machine_.heap().regions();
     auto const streams = machine_.streamCount();
@@ -166,6 +174,7 @@ class Explorer {
                    .deadline = deadline_,
                    .director = &director,
                    .limits = {.steps = options_.stepLimit, .liveLockSteps = options_.liveLockSteps},
+                   .faults = faults,
                    .stopAtFailure = false},
                   hostStacks_, rankMain_);
       try {
@@ -188,8 +197,17 @@ class Explorer {
       if (seen.end != RunEnd::finished) found.resize(races);
       std::ranges::move(found, std::inserter(seen.findings, seen.findings.begin()));
     }
+    if (faults != nullptr && faults->struck()) addFaults(seen, *faults);
     checkLeaks(seen, allocations, streams);
     return seen;
+  }
+
+  static void addFaults(Observed& seen, Faults const& faults) {
+    // Whoever has given up looks at nothing any more.
+    std::erase_if(seen.findings, [](Finding const& finding) { return finding.kind == FindingKind::lostSignal; });
+    for (auto& finding : seen.findings) finding.faults = faults.texts();
+    auto const& struck = faults.struckHere();
+    seen.schedule.insert(seen.schedule.begin(), struck.begin(), struck.end());
   }
 
   void checkLeaks(Observed& seen, std::size_t allocationsBefore, std::size_t streamsBefore) {
@@ -232,8 +250,7 @@ class Explorer {
     int runs = 0;
     auto const attempt = [&](Schedule const& candidate) -> std::optional<Schedule> {
       ++runs;
-      auto const director = replayDirector(candidate);
-      auto seen = runOnce(*director);
+      auto seen = replay(candidate);
       auto const same = std::ranges::find_if(seen.findings, [&](Finding const& f) { return isSame(f, finding); });
       if (same == seen.findings.end()) return std::nullopt;
       same->seed = finding.seed;
@@ -269,6 +286,10 @@ void checkOptions(World const& world, std::function<void(RankContext&)> const& r
   atLeast("ExploreOptions::schedules", options.schedules, 1);
   atLeast("ExploreOptions::priorityChanges", options.priorityChanges, 0);
   atLeast("ExploreOptions::maxFindings", options.maxFindings, 1);
+  atLeast("ExploreOptions::faults", options.faults, 0);
+  if (options.faults > 0 && options.strategy == Strategy::exhaustive) {
+    refuse("faults are chosen by chance; set Strategy::random or pct, or ExploreOptions::faults to 0");
+  }
   atLeast("ExploreOptions::stepLimit", options.stepLimit, 1u);
   atLeast("ExploreOptions::liveLockSteps", options.liveLockSteps, 1u);
   atLeast("ExploreOptions::timeLimit (ms)", options.timeLimit.count(), 0);

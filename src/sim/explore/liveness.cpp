@@ -165,6 +165,18 @@ std::string textOf(std::exception_ptr const& exception) {
   }
 }
 
+// What a rank may throw that a fault of the schedule has struck, or its peers.
+bool isReport(std::exception_ptr const& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (Error const& e) {
+    using enum ErrorCode;
+    return e.code() == timeout || e.code() == aborted || e.code() == remoteError || e.code() == deviceError;
+  } catch (...) {
+    return false;
+  }
+}
+
 bool isDeviceError(std::exception_ptr const& exception) {
   try {
     std::rethrow_exception(exception);
@@ -198,9 +210,14 @@ std::vector<Finding> findingsOfEnd(RunEnd end, RankRun const& run) {
   std::vector<Finding> findings;
   for (auto const& failure : run.kernelFailures()) findings.push_back(findingOf(failure));
   bool const kernelFailed = !findings.empty();
+  auto const* const faults = machine.scheduler().faults();
+  bool const struck = faults != nullptr && faults->struck();
   // What follows from a failed kernel, or from a rank that is gone, is no finding of its own.
-  if (auto const* task = run.failedRank(); task != nullptr && !(kernelFailed && isDeviceError(task->failure()))) {
-    findings.push_back(findingOf(*task));
+  auto const failed = std::ranges::find_if(run.hostTasks(), [&](auto const& task) {
+    return task->failure() && !(struck && isReport(task->failure()));
+  });
+  if (failed != run.hostTasks().end() && !(kernelFailed && isDeviceError((*failed)->failure()))) {
+    findings.push_back(findingOf(**failed));
   }
   if (!findings.empty()) return findings;
   if (end == RunEnd::stuck) findings.push_back(findingOfStuck(waitingGroups(machine)));

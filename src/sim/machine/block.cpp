@@ -413,6 +413,7 @@ void Block::cancel() {
     threads_[i].cancelled = true;
     if (threads_[i].state == TaskState::parked) scheduler.makeReady(threads_[i]);
   }
+  scheduler.releaseCancelled();
   scheduler.noteProgress();
 }
 

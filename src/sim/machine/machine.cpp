@@ -305,6 +305,11 @@ void Machine::release(void* base) noexcept {
       observer_->freeing(task == nullptr ? nullptr : task->agent, address, heap_.bytesAt(base));
     }
   }
+  // A rank that ends because of a fault does not take its memory from kernels of others.
+  if (std::uncaught_exceptions() != 0 && scheduler_.faults() != nullptr && scheduler_.faults()->struck()) {
+    abandoned_.push_back(base);
+    return;
+  }
   // A rank that fails gives its memory back while kernels of others still use it.
   heap_.release(base, deterministic());
 }
@@ -375,6 +380,7 @@ void Machine::beginRun(RankRun& run, RankRunOptions const& options) {
 
 void Machine::endRun() noexcept {
   auto const lock = driver_.lock();
+  for (void* const base : std::exchange(abandoned_, {})) heap_.release(base, true);
   heap_.unmapReleased();
   setThreadHostOrder(nullptr);
   setThreadHostWords(nullptr);

@@ -109,6 +109,7 @@ class Machine {
   std::atomic<bool> deterministic_{false};
   std::thread::id runThread_;
   RankRun* run_ = nullptr;
+  std::vector<void*> abandoned_;  // by ranks that a fault has ended, for as long as the run lasts
   Observer* observer_ = nullptr;
 };
 

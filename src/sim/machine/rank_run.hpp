@@ -32,6 +32,7 @@ struct RankRunOptions {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   Director* director = nullptr;         // null: the scheduler decides by chance
   RunLimits limits = {};                // with a director
+  Faults* faults = nullptr;             // likewise; null: none
   TimingModel const* timing = nullptr;  // null: no clocks; not with a director
   bool waitsExpire = false;             // when nobody can go on
   bool stopAtFailure = true;            // else the other ranks go on as long as they can

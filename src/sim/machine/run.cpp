@@ -34,6 +34,7 @@ RankRun::RankRun(RankRunOptions const& options, StackPool& hostStacks,
     : machine_(Machine::instance()), options_(options) {
   machine_.beginRun(*this, options);
   machine_.scheduler().direct(options.director, options.limits);
+  machine_.scheduler().suffer(options.faults);
   previousWait_ = threadHostWait();
   setThreadHostWait(&waitInFiber);
   auto bootstraps = LocalBootstrap::create(options.ranks);
@@ -66,7 +67,8 @@ RunEnd RankRun::toEnd() {
   std::size_t seenEnded = 0;
   for (std::uint64_t steps = 1;; ++steps) {
     bool const went = scheduler.step() || (scheduler.whyCut() == Cut::none && finishLateCopies()) ||
-                      (options_.waitsExpire && scheduler.expireWait());
+                      (options_.waitsExpire && scheduler.expireWait()) ||
+                      (scheduler.whyCut() == Cut::none && scheduler.outlastFault());
     if (options_.stopAtFailure && seenEnded != hostTasksEnded_) {
       seenEnded = hostTasksEnded_;
       if (failedRank() != nullptr) return RunEnd::failed;

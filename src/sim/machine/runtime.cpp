@@ -254,7 +254,15 @@ void enqueueKernel(void* stream, LaunchShape const& shape, std::string name, std
   if (!perThread) refuse("no function to run");
   if (insideKernel()) refuse("called inside of a kernel; kernels are launched by host code");
   auto& where = machine.checkStream(stream, "launch");
-  machine.submit(where, std::make_shared<Kernel>(machine, where, shape, std::move(name), std::move(perThread)));
+  auto const kernel = std::make_shared<Kernel>(machine, where, shape, std::move(name), std::move(perThread));
+  if (auto* const faults = machine.scheduler().faults()) {
+    if (faults->fails({where.device(), kernel->number()}, kernel->name(), shape.blocks)) {
+      throw Error(ErrorCode::deviceError, fmt::format("launch of kernel \"{}\" on simulated device {} failed, by a fault "
+                                                      "of the schedule",
+                                                      kernel->name(), where.device()));
+    }
+  }
+  machine.submit(where, kernel);
 }
 
 }  // namespace mscclpp::sim

@@ -32,6 +32,7 @@ Json json(Finding const& finding) {
   auto& accesses = result["accesses"] = Json::array();
   for (auto const& access : finding.accesses) accesses.push_back(json(access));
   result["timeline"] = finding.timeline;
+  result["faults"] = finding.faults;
   result["key"] = fmt::format("{:016x}", finding.key);  // 64 bits do not survive as a number in every reader
   result["seed"] = finding.seed;
   result["schedule"] = finding.schedule;

@@ -177,6 +177,7 @@ class Document {
                    {"level", levelOf(finding.kind)}};
     auto text = finding.summary;
     if (!finding.explanation.empty()) text += "\n\n" + finding.explanation;
+    for (auto const& fault : finding.faults) text += "\n\nFault of the schedule: " + fault;
     result["message"] = message(text);
     Json locations = Json::array();
     Json related = Json::array();

@@ -85,6 +85,10 @@ void addFinding(std::string& out, Finding const& finding, std::size_t number) {
     out += "\n    The last steps:\n";
     for (auto const& line : finding.timeline) fmt::format_to(write, "      {}\n", line);
   }
+  for (std::size_t i = 0; i < finding.faults.size(); ++i) {
+    out += i == 0 ? "\n    Faults of the schedule:\n" : "";
+    addLines(out, finding.faults[i], "      ");
+  }
   fmt::format_to(write, "\n    Shown by {}.", plural(finding.seen, "schedule"));
   if (!finding.schedule.empty() && finding.schedule.size() <= scheduleShown) {
     fmt::format_to(write, " To see it again: ExploreOptions::replay or --replay \"{}\" (found with seed {}).",

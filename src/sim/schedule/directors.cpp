@@ -165,7 +165,10 @@ class PctDirector final : public Director {
 class ReplayDirector final : public Director {
  public:
   explicit ReplayDirector(Schedule const& schedule) {
-    for (auto const& d : schedule) (d.isValue ? values_ : switches_).insert_or_assign({d.task, d.point}, d.choice);
+    for (auto const& d : schedule) {
+      if (d.fault != FaultKind::none) continue;  // the machine's to carry out
+      (d.isValue ? values_ : switches_).insert_or_assign({d.task, d.point}, d.choice);
+    }
   }
 
   Candidate pick(Scheduler& scheduler, TaskKey last, std::uint32_t point) override {

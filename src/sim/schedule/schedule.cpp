@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sim/schedule/schedule.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -29,6 +31,19 @@ std::string textOf(TaskKey key) {
   if ((key & threadBit) == 0) return fmt::format("h{}", key - 1);
   auto const part = [key](std::size_t i) { return key >> fields[i].shift & maskOf(fields[i]); };
   return fmt::format("{}.{}.{}.{}", part(0), part(1), part(2), part(3));
+}
+
+constexpr std::array<std::pair<FaultKind, std::string_view>, 3> faultNames = {
+    {{FaultKind::late, "late"}, {FaultKind::absent, "absent"}, {FaultKind::abort, "abort"}}};
+
+std::string textOfFault(Decision const& fault) {
+  auto const where = nameOfThread(fault.task);
+  auto text = fmt::format("{}.{}", where.device, where.kernel);
+  if (where.block != wholeGrid) text += fmt::format(".{}", where.block);
+  for (auto const& [kind, name] : faultNames) {
+    if (kind == fault.fault) text += fmt::format("={}", name);
+  }
+  return fault.fault == FaultKind::absent ? text : text + fmt::format("@{}", fault.choice);
 }
 
 std::optional<std::uint64_t> takeNumber(std::string_view& text) {
@@ -62,6 +77,33 @@ std::optional<TaskKey> takeTask(std::string_view& text) {
   return key;
 }
 
+std::optional<Decision> parseFault(std::string_view text) {
+  std::array<std::uint64_t, 3> parts = {0, 0, wholeGrid};
+  std::size_t count = 0;
+  do {
+    auto const number = takeNumber(text);
+    if (!number || *number > maskOf(fields[count])) return std::nullopt;
+    parts[count++] = *number;
+  } while (count < parts.size() && takeCharacter(text, '.'));
+  if (count < 2 || !takeCharacter(text, '=')) return std::nullopt;
+  Decision fault;
+  fault.task = keyOfThread({static_cast<int>(parts[0]), static_cast<unsigned>(parts[1]),
+                            static_cast<unsigned>(parts[2]), 0});
+  for (auto const& [kind, name] : faultNames) {
+    if (text.substr(0, text.find('@')) == name) fault.fault = kind;
+  }
+  if (fault.fault == FaultKind::none) return std::nullopt;
+  bool const ofGrid = count == 2;
+  if (!ofGrid && fault.fault != FaultKind::late) return std::nullopt;
+  text.remove_prefix(std::min(text.find('@'), text.size()));
+  if (fault.fault != FaultKind::absent) {
+    auto const number = takeCharacter(text, '@') ? takeNumber(text) : std::nullopt;
+    if (!number || *number == 0) return std::nullopt;
+    fault.choice = *number;
+  }
+  return text.empty() ? std::optional(fault) : std::nullopt;
+}
+
 std::optional<Decision> parseDecision(std::string_view text) {
   Decision decision;
   auto const task = takeTask(text);
@@ -87,11 +129,20 @@ TaskKey keyOfThread(ThreadName const& name) {
   return key;
 }
 
+ThreadName nameOfThread(TaskKey key) {
+  auto const part = [key](std::size_t i) { return static_cast<unsigned>(key >> fields[i].shift & maskOf(fields[i])); };
+  return {static_cast<int>(part(0)), part(1), part(2), part(3)};
+}
+
 TaskKey keyOfHost(int rank) { return static_cast<TaskKey>(rank) + 1; }
 
 std::string toText(Schedule const& schedule) {
   std::string text(version);
   for (auto const& decision : schedule) {
+    if (decision.fault != FaultKind::none) {
+      text += "," + textOfFault(decision);
+      continue;
+    }
     fmt::format_to(std::back_inserter(text), ",{}@{}{}", textOf(decision.task), decision.point,
                    decision.isValue ? fmt::format("={}", decision.choice) : ">" + textOf(decision.choice));
   }
@@ -114,11 +165,12 @@ Schedule parseSchedule(std::string_view text) {
   Schedule schedule;
   while (!text.empty()) {
     auto const entry = next();
-    auto const decision = parseDecision(entry);
+    auto decision = parseDecision(entry);
+    if (!decision) decision = parseFault(entry);
     if (!decision) {
       throw Error(ErrorCode::invalidUsage,
-                  fmt::format("entry {} of the schedule to replay is \"{}\"; it should look like 0.1.3.5@12>1.0.0.0 or "
-                              "0.1.3.5@13=1. Pass Finding::schedule as it was printed",
+                  fmt::format("entry {} of the schedule to replay is \"{}\"; it should look like 0.1.3.5@12>1.0.0.0, "
+                              "0.1.3.5@13=1 or 1.3=late@2. Pass Finding::schedule as it was printed",
                               schedule.size() + 1, entry.substr(0, 80)));
     }
     schedule.push_back(*decision);

@@ -37,6 +37,7 @@ void Scheduler::restart(std::uint64_t seed, double preemption) {
   ready_.clear();
   polling_.clear();
   held_.clear();
+  late_.clear();
   progress_ = 1;
   looksInVain_ = 0;
   // Intervals uniform in [1, 2/p - 1] have the mean 1/p and need no floating point, hence replay on any machine.
@@ -52,12 +53,23 @@ void Scheduler::restart(std::uint64_t seed, double preemption) {
   direct(nullptr);
 }
 
+template <class Due>
+bool Scheduler::releaseLate(Due const& isDue) {
+  auto const rest = std::stable_partition(late_.begin(), late_.end(), isDue);
+  std::vector<Task*> const due(late_.begin(), rest);
+  late_.erase(late_.begin(), rest);
+  for (auto* const task : due) begin(*task);
+  return !due.empty();
+}
+
 void Scheduler::direct(Director* director, RunLimits const& limits) {
   director_ = director;
   limits_ = limits;
   last_ = 0;
   lastPoint_ = 0;
   lastCanGoOn_ = false;
+  faults_ = nullptr;
+  releaseLate([](Task const*) { return true; });
   if (director == nullptr) return;  // the run is being ended: why and how it went is still asked for
   cut_ = Cut::none;
   decisions_.clear();
@@ -83,10 +95,21 @@ std::uint32_t Scheduler::nextPreemption() { return preemptionSpan_ == 0 ? 0 : 1 
 void Scheduler::add(Task& task) {
   task.id = nextId_++;
   if (time_ != nullptr) return time_->ready(task);
+  if (director_ != nullptr) task.name = task.key();
+  if (faults_ != nullptr && task.isGpuThread() && !static_cast<GpuThread&>(task).ofHost && faults_->holds(task.name)) {
+    late_.push_back(&task);
+    return;
+  }
+  begin(task);
+}
+
+void Scheduler::begin(Task& task) {
   ready_.push_back(&task);
-  if (director_ == nullptr) return;
-  task.name = task.key();
-  director_->woken(task, ParkReason::none);
+  if (director_ != nullptr) director_->woken(task, ParkReason::none);
+}
+
+void Scheduler::releaseCancelled() {
+  releaseLate([](Task const* task) { return task->cancelled; });
 }
 
 void Scheduler::makeReady(Task& task) {
@@ -408,9 +431,8 @@ void Scheduler::directedStep(Task& task, Access const& access) {
   write_ = {&task, word, valueAt(word)};
 }
 
-bool Scheduler::expireWait() {
-  Task* first = nullptr;
-  std::uint64_t ends = 0;
+Scheduler::Expiring Scheduler::nextToExpire() const {
+  Expiring first;
   for (auto* const task : polling_) {
     std::uint64_t at = 0;
     if (!task->isGpuThread()) {
@@ -418,15 +440,36 @@ bool Scheduler::expireWait() {
     } else if (task->poll != nullptr && task->poll->watch != nullptr) {
       auto const limit = std::atomic_ref(task->poll->watch->limitNs).load(std::memory_order_relaxed);
       if (limit != 0) at = task->poll->startNs + limit;
+      first.kernelsToo = first.kernelsToo || limit != 0;
     }
-    if (at == 0 || (first != nullptr && at >= ends)) continue;
-    first = task;
-    ends = at;
+    if (at == 0 || (first.task != nullptr && at >= first.ends)) continue;
+    first.task = task;
+    first.ends = at;
   }
-  if (first == nullptr) return false;
-  virtualNs_ = std::max(virtualNs_, ends);
-  (first->isGpuThread() ? first->poll->expired : first->hostWaitExpired) = true;
+  return first;
+}
+
+void Scheduler::expire(Expiring const& wait) {
+  virtualNs_ = std::max(virtualNs_, wait.ends);
+  (wait.task->isGpuThread() ? wait.task->poll->expired : wait.task->hostWaitExpired) = true;
   noteProgress();
+}
+
+bool Scheduler::expireWait() {
+  auto const first = nextToExpire();
+  if (first.task == nullptr) return false;
+  expire(first);
+  return true;
+}
+
+bool Scheduler::outlastFault() {
+  if (faults_ == nullptr || !faults_->struck()) return false;
+  auto const first = nextToExpire();
+  if (!first.kernelsToo && releaseLate([](Task const*) { return true; })) return true;
+  if (first.task == nullptr) return false;
+  if (first.task->isGpuThread()) faults_->noteGivenUp();
+  expire(first);
+  releaseLate([this](Task const* task) { return faults_->isDue(task->name); });
   return true;
 }
 

@@ -9,8 +9,9 @@
 // looked at since the last progress, nobody can go on by itself.
 //
 // With a director, a wait of a GPU thread is looked at again only after a write to a word that its condition has read,
-// so that a search over schedules ends; and runs that no longer change anything are cut off. In a timed run the clocks
-// of the tasks decide (virtual_time.hpp).
+// so that a search over schedules ends; and runs that no longer change anything are cut off. Threads that a fault holds
+// back are added once they are due, and once a fault has struck, waits expire. In a timed run the clocks of the tasks
+// decide (virtual_time.hpp).
 //
 // One host thread at a time may call in. Costs about a dozen nanoseconds a switch beyond the fiber's own.
 #pragma once
@@ -25,6 +26,7 @@
 
 #include "sim/memory/access.hpp"
 #include "sim/schedule/director.hpp"
+#include "sim/schedule/faults.hpp"
 #include "sim/schedule/schedule.hpp"
 #include "sim/task/task.hpp"
 #include "sim/time/virtual_time.hpp"
@@ -45,6 +47,9 @@ class Scheduler {
   void restart(std::uint64_t seed, double preemption);
   // From now on, until it is taken away with null, the director decides. Before any task is added.
   void direct(Director* director, RunLimits const& limits = {});
+  // In the directed run, and until it no longer is directed. Before any task is added.
+  void suffer(Faults* faults) { faults_ = faults; }
+  Faults* faults() const { return faults_; }  // null: none
   // From now on, until it is taken away with null, clocks decide; it outlives the tasks. Before any task is added.
   void keepTime(VirtualTime* time);
   VirtualTime* time() const { return time_; }
@@ -113,6 +118,10 @@ class Scheduler {
   std::uint64_t virtualNs() const { return time_ == nullptr ? virtualNs_ : time_->now() / 1000; }
   // Nobody can go on: lets time pass until the first limit of a wait ends. False where no wait has one.
   bool expireWait();
+  // The same once a fault has struck; or lets threads begin that it holds back, where no kernel's wait has a limit.
+  bool outlastFault();
+  // Threads that are held back and shall end.
+  void releaseCancelled();
 
  private:
   struct Word {
@@ -122,6 +131,18 @@ class Scheduler {
 
   // A kernel that spins by itself on a load must not keep everybody else from running.
   static constexpr std::uint32_t longestSlice = 4096;
+
+  // The wait whose limit ends first.
+  struct Expiring {
+    Task* task = nullptr;  // null: none has a limit
+    std::uint64_t ends = 0;
+    bool kernelsToo = false;  // one of those that have a limit is a kernel's
+  };
+  Expiring nextToExpire() const;
+  void expire(Expiring const& wait);
+  void begin(Task& task);
+  template <class Due>
+  bool releaseLate(Due const& isDue);
 
   Task* pick();
   Task* pickDirected();
@@ -154,6 +175,8 @@ class Scheduler {
 
   // Of directed runs.
   Director* director_ = nullptr;
+  Faults* faults_ = nullptr;
+  std::vector<Task*> late_;  // held back by a fault
   RunLimits limits_;
   Cut cut_ = Cut::none;
   Schedule decisions_;
