@@ -10,6 +10,7 @@
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/poll.hpp"
+#include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "mscclpp/sim/check_program.hpp"
@@ -78,6 +79,19 @@ sim::CheckProgram const hostWildWrite{"hostWildWrite", [](sim::RankContext& rank
 sim::CheckProgram const wrongResult{"wrongResult", [](sim::RankContext& rank) {
                                       if (rank.rank() == 1) throw std::runtime_error("rank 1 is wrong on purpose");
                                     }};
+// Passes an error of its launch over.
+sim::CheckProgram const oversight{"oversight", [](sim::RankContext& rank) {
+                                    Device const device{DeviceKind::sim, rank.device()};
+                                    GpuBuffer<std::uint32_t> const values(device, 8);
+                                    Stream const stream(device);
+                                    try {
+                                      launch(stream, {.blocks = 1, .threads = 32}, Square{}, values.data(), 8u,
+                                             Fault::none);
+                                    } catch (Error const&) {
+                                    }
+                                    stream.synchronize();
+                                    if (copyToHost(values)[7] != 49) throw std::runtime_error("nobody has squared");
+                                  }};
 sim::CheckProgram const oneOfThree{"threeRanksOnly", [](sim::RankContext& rank) {
                                      if (rank.ranks() != 3) throw std::runtime_error("not three ranks");
                                    }};

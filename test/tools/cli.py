@@ -58,6 +58,10 @@ class BadUse(unittest.TestCase):
         self.refused(["--ranks=many"], "--ranks")
         self.refused(["--schedules=0"], "--schedules")
         self.refused(["--preemption=2"], "--preemption")
+        self.refused(["--faults=-1"], "--faults")
+        self.refused(["--faults=many"], "--faults")
+        self.refused(["--faults=1", "--strategy=exhaustive", "--run=correct"], "faults are chosen by chance")
+        self.refused(["--run=correct", "--replay=v1,1.0=tired"], "entry 1", "1.0=tired")
         self.refused(["--strategy=lucky"], "lucky", "random", "pct", "exhaustive")
         self.refused(["--expect-finding=bug"], "bug", "race", "deadLock")
         self.refused(["--speed=high"], "--speed")
@@ -147,6 +151,24 @@ class Results(unittest.TestCase):
         status, out, _ = run("--run=wrongResult", f"--replay={schedule}")
         self.assertEqual(status, FOUND)
         self.assertIn("in 1 schedule,", out)
+
+    def test_faults(self):
+        # A rank whose launch fails throws an error, which is its report.
+        status, out, err = run("--run=correct", "--faults=2")
+        self.assertEqual(status, NOTHING_FOUND, out + err)
+        with tempfile.TemporaryDirectory(prefix="mscclpp-check-") as folder:
+            path = os.path.join(folder, "report.json")
+            status, out, _ = run("--run=oversight", "--faults=1", f"--json={path}")
+            with open(path, encoding="utf-8") as file:
+                finding = json.load(file)["checks"][0]["findings"][0]
+        self.assertEqual(status, FOUND)
+        self.assertIn("Faults of the schedule:", out)
+        self.assertRegex(finding["faults"][0], r'rank \d was absent: the launch of its kernel 0 \(".*Square"\) failed')
+        self.assertRegex(finding["schedule"], r"^v1,\d\.0=absent")
+        status, out, _ = run("--run=oversight", f"--replay={finding['schedule']}")
+        self.assertEqual(status, FOUND)
+        self.assertIn("nobody has squared", out)
+        self.assertEqual(run("--run=oversight")[0], NOTHING_FOUND)
 
     def test_object_without_hooks(self):
         status, out, err = run(target=ARGUMENTS.unseen)

@@ -144,7 +144,10 @@ bool pollYield(PollState& state) {
     }
   }
   if (auto* watch = state.watch; watch != nullptr && read(watch->abort) != 0) return false;
-  if (state.expired) return false;
+  if (state.expired) {
+    machine.scheduler().noteGivenUp();
+    return false;
+  }
   if (!machine.deterministic()) {
     auto const waited = now - state.startNs;
     if (state.watch == nullptr) {

@@ -467,10 +467,14 @@ bool Scheduler::outlastFault() {
   auto const first = nextToExpire();
   if (!first.kernelsToo && releaseLate([](Task const*) { return true; })) return true;
   if (first.task == nullptr) return false;
-  if (first.task->isGpuThread()) faults_->noteGivenUp();
   expire(first);
-  releaseLate([this](Task const* task) { return faults_->isDue(task->name); });
   return true;
+}
+
+void Scheduler::noteGivenUp() {
+  if (faults_ == nullptr) return;
+  faults_->noteGivenUp();
+  releaseLate([this](Task const* task) { return faults_->isDue(task->name); });
 }
 
 void Scheduler::cut(Cut why) {

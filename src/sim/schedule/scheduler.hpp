@@ -120,6 +120,8 @@ class Scheduler {
   bool expireWait();
   // The same once a fault has struck; or lets threads begin that it holds back, where no kernel's wait has a limit.
   bool outlastFault();
+  // A kernel's wait is given up for its limit.
+  void noteGivenUp();
   // Threads that are held back and shall end.
   void releaseCancelled();
 
