@@ -161,7 +161,8 @@ MSCCLPP_DEVICE void awaitPackets(layout::Watch* watch, std::byte const* const (&
         missing = (active[i] && P::lacks(raw[i], flag)) || missing;
       }
     }
-    return P::wholeWarp ? !arch::warpAny(missing) : !missing;
+    // A lane that has given up looks at no flag any more, and hands nothing on: then no other lane goes on either.
+    return P::wholeWarp ? arch::ballot(!missing) == 0xffffffffu : !missing;
   };
   pollUntil(watch, look, [&](std::uint64_t& seen) {
     WaitFor what = waitFor(0);
