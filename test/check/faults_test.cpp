@@ -231,7 +231,9 @@ TEST_CASE_TEMPLATE("one-shot all-reduce", Tr, PacketTransport<LL8>, PacketTransp
   explored<Collectives<AllReduce<OneShot, Tr, Sum>, float>>();
 }
 
-TEST_CASE("two-shot all-reduce") { explored<Collectives<AllReduce<TwoShot, PacketTransport<LL16>, Sum>, float>>(); }
+TEST_CASE_TEMPLATE("two-shot all-reduce", Tr, PacketTransport<LL16>, PacketTransport<LL128>) {
+  explored<Collectives<AllReduce<TwoShot, Tr, Sum>, float>>();
+}
 
 TEST_CASE("all-reduce around the ring") { explored<Collectives<AllReduce<Ring, ShortRing, Sum>, BFloat16>>(); }
 

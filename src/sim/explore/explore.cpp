@@ -159,7 +159,8 @@ class Explorer {
   Observed replay(Schedule const& schedule) {
     auto const director = replayDirector(schedule);
     Faults faults(schedule);
-    return runOnce(*director, &faults);
+    bool const any = std::ranges::any_of(schedule, [](Decision const& d) { return d.fault != FaultKind::none; });
+    return runOnce(*director, any ? &faults : nullptr);
   }
 
   Observed runOnce(Director& director, Faults* faults = nullptr) {

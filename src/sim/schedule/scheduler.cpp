@@ -76,6 +76,7 @@ void Scheduler::direct(Director* director, RunLimits const& limits) {
   words_.clear();
   lastChange_ = lastUnknownChange_ = progress_;
   lastChangeStep_ = stepsNow();
+  warpParks_ = 1;
   write_ = {};
 }
 
@@ -257,6 +258,7 @@ void Scheduler::park(Task& task) {
   if (task.parkedOn != ParkReason::warp) noteStep();
   if (director_ != nullptr) {
     if (task.parkedOn == ParkReason::warp) {
+      ++warpParks_;
       // The lanes of a warp look together: those that still wait for a look of their own come now.
       for (auto& lane : static_cast<GpuThread&>(task).warp) {
         if (lane.state == TaskState::polling) lane.evaluatedAt = 0;
@@ -324,7 +326,12 @@ std::uint64_t Scheduler::yieldPollDirected(Task& task) {
   if (task.isGpuThread()) {
     // Already the first look tells what the condition depends on.
     if (task.evaluatedAt == 0 && task.looks.known()) task.evaluatedAt = task.looks.begin()->progress;
-    if (isAwaited(static_cast<GpuThread&>(task))) task.evaluatedAt = 0;
+    // One that does not come, for it waits by itself, is not asked again and again, or its wait would never expire.
+    bool const cameInVain = faults_ != nullptr && faults_->struck() && task.awaitedAt == warpParks_;
+    if (isAwaited(static_cast<GpuThread&>(task)) && !cameInVain) {
+      task.evaluatedAt = 0;
+      task.awaitedAt = warpParks_;
+    }
     if (task.poll != nullptr && task.poll->watch != nullptr) {
       task.looks.add(reinterpret_cast<std::uintptr_t>(&task.poll->watch->abort), progress_);
     }

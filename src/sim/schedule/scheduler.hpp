@@ -190,6 +190,7 @@ class Scheduler {
   std::uint64_t lastChange_ = 1;         // progress at the latest change of memory
   std::uint64_t lastUnknownChange_ = 1;  // of words that are not known
   std::uint64_t lastChangeStep_ = 0;     // steps until then that did something
+  std::uint64_t warpParks_ = 1;          // how often a lane has waited for others of its warp
   struct {
     Task const* by = nullptr;
     std::uintptr_t address = 0;

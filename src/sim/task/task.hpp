@@ -87,6 +87,7 @@ class Task {
   // Of runs with a director (director.hpp).
   std::uint32_t points = 0;        // decisions that came up in it
   bool atAccess = false;           // interrupted; `pending` comes next
+  std::uint64_t awaitedAt = 0;     // Scheduler::warpParks_ when it last looked since lanes of its warp waited for it
   bool lookIsOld = false;          // a word of its latest look has been written since
   TaskKey name = 0;                // key()
   std::uint64_t priority = 0;      // the director's
