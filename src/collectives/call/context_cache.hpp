@@ -23,6 +23,7 @@
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/contexts.hpp"
 #include "mscclpp/collectives/native_algorithm.hpp"
+#include "mscclpp/host/error.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/team.hpp"
 
@@ -101,6 +102,11 @@ class ContextCache {
   void begin(CallKey const& key, Stream const& stream, CollectiveCall const& call);
   // Starts a call of a kernel that is right and not refused, and remembers it.
   void start(CallKey const& key, KernelLaunch const& launch, Stream const& stream, CollectiveCall const& call);
+  // A call could not be started. Others may have got further, or nowhere, so the next one finds together with them;
+  // but what is wrong with a call itself all find out alike.
+  void noteNotStarted(Error const& error) {
+    brokenOff_ = brokenOff_ || error.code() != ErrorCode::invalidUsage;
+  }
   // Remembers a user's algorithm, which starts itself.
   void remember(CallKey const& key, Stream const& stream, Resolution const& resolution);
 

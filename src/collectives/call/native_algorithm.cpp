@@ -5,6 +5,7 @@
 
 #include "base/format.hpp"
 #include "collectives/call/context_cache.hpp"
+#include "mscclpp/host/error.hpp"
 
 namespace mscclpp {
 NativeAlgorithm::NativeAlgorithm(std::string name, Collective collective, NativeFunctions functions)
@@ -36,7 +37,12 @@ void NativeAlgorithm::execute(Communicator const& communicator, Stream const& st
   if (functions_.initialize) initialize = [&] { functions_.initialize(communicator); };
   std::function<std::shared_ptr<void>()> make;
   if (functions_.makeContext) make = [&] { return functions_.makeContext(communicator, call); };
-  functions_.run(cache.native(stream, id_, key, initialize, make), call, stream);
+  try {
+    functions_.run(cache.native(stream, id_, key, initialize, make), call, stream);
+  } catch (Error const& error) {
+    cache.noteNotStarted(error);
+    throw;
+  }
 }
 
 }  // namespace mscclpp

@@ -79,7 +79,12 @@ bool ContextCache::startAgain(CallKey const& key, Stream const& stream, Collecti
   if (known->launch.kernel == nullptr) return true;
   streams_.use(context);
   context.inGraph = context.inGraph || machine_.capturing(stream.native());
-  launch(*known, stream, call);
+  try {
+    launch(*known, stream, call);
+  } catch (Error const& error) {
+    noteNotStarted(error);
+    throw;
+  }
   return true;
 }
 
@@ -98,9 +103,7 @@ void ContextCache::start(CallKey const& key, KernelLaunch const& launched, Strea
       known.context = &team(stream, launched.requirement);
       launch(known, stream, call);
     } catch (Error const& error) {
-      // Others may have got further, or nowhere; where this rank's memory ran out, they know that it has failed. What
-      // is wrong with the call itself all find out alike.
-      brokenOff_ = brokenOff_ || error.code() != ErrorCode::invalidUsage;
+      noteNotStarted(error);
       throw;
     }
   }
