@@ -51,7 +51,7 @@ void Communicator::checkReports() const {
     hostWait([this] { return Communicator::fault().has_value(); }, newsTime);
   }
   for (auto& report : watch.reports) report = {};
-  std::atomic_ref(watch.reportCount).store(0, std::memory_order_relaxed);
+  storeShared(&watch.reportCount, 0u);  // which kernels count on from
   bool const raised = std::atomic_ref(watch.abort).load(std::memory_order_relaxed) != 0;
   std::optional<Error> fault;
   {

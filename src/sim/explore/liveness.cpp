@@ -213,11 +213,10 @@ std::vector<Finding> findingsOfEnd(RunEnd end, RankRun const& run) {
   auto const* const faults = machine.scheduler().faults();
   bool const struck = faults != nullptr && faults->struck();
   // What follows from a failed kernel, or from a rank that is gone, is no finding of its own.
-  auto const failed = std::ranges::find_if(run.hostTasks(), [&](auto const& task) {
-    return task->failure() && !(struck && isReport(task->failure()));
-  });
-  if (failed != run.hostTasks().end() && !(kernelFailed && isDeviceError((*failed)->failure()))) {
-    findings.push_back(findingOf(**failed));
+  for (auto const& task : run.hostTasks()) {
+    if (!task->failure() || (struck && isReport(task->failure()))) continue;
+    if (!kernelFailed || !isDeviceError(task->failure())) findings.push_back(findingOf(*task));
+    if (!struck) break;  // with faults ranks fail by themselves
   }
   if (!findings.empty()) return findings;
   if (end == RunEnd::stuck) findings.push_back(findingOfStuck(waitingGroups(machine)));
