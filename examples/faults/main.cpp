@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What if a rank is late, its launch fails, or its wait is ended? Two ranks swap rows by packets, four times, and go on
-// after an error: once as if nothing had been, once with everything made anew. The checker chooses faults, finds the row
-// that the first program takes for another call's, and nothing in the second. Simulated machine only.
+// after an error: once as if nothing had been, once with everything made anew. The checker chooses faults, finds the
+// row that the first program takes for another call's, and nothing in the second. Simulated machine only.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -45,8 +45,10 @@ struct SwapRows {
 class Link {
  public:
   explicit Link(Communicator const& communicator)
-      : rows_(communicator.device(), 2 * count), packets_(communicator.device(), 2 * packetBytes),
-        ended_(communicator.device(), 1), channel_(connect(communicator)) {}
+      : rows_(communicator.device(), 2 * count),
+        packets_(communicator.device(), 2 * packetBytes),
+        ended_(communicator.device(), 1),
+        channel_(connect(communicator)) {}
 
   void start(Stream const& stream, float value) const {
     copyToDevice(rows_, std::vector<float>(count, value));

@@ -139,8 +139,7 @@ struct Collectives {
   static constexpr unsigned threads = 32;
 
   explicit Collectives(Rank& rank)
-      : team(rank.communicator,
-             Collective::requirement(static_cast<std::uint32_t>(rank.size), blocks, threads)),
+      : team(rank.communicator, Collective::requirement(static_cast<std::uint32_t>(rank.size), blocks, threads)),
         in(rank.device, count),
         out(rank.device, count),
         inWindow(rank.communicator, in.data(), in.bytes()),
@@ -253,9 +252,7 @@ struct Ports {
   static constexpr unsigned words = 64;
 
   explicit Ports(Rank& rank)
-      : own(rank.device, 3 * words),
-        service(rank.communicator, {.proxies = 1, .fifoSize = 4}),
-        channel(connect(rank)) {
+      : own(rank.device, 3 * words), service(rank.communicator, {.proxies = 1, .fifoSize = 4}), channel(connect(rank)) {
     service.startProxy();
   }
 

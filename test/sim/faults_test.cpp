@@ -98,7 +98,8 @@ void swapLetters(sim::RankContext& rank, After after) {
 }
 
 sim::ExploreResult explored(After after, sim::ExploreOptions options) {
-  return sim::explore({.ranks = 2}, [after](sim::RankContext& rank) { swapLetters(rank, after); }, options);
+  return sim::explore(
+      {.ranks = 2}, [after](sim::RankContext& rank) { swapLetters(rank, after); }, options);
 }
 
 sim::ExploreOptions withFaults(int schedules, int faults = 1, Strategy strategy = Strategy::random) {
@@ -125,8 +126,8 @@ TEST_CASE("a program that ends with the report, or makes all anew, is right unde
 
 TEST_CASE("a program that goes on with its counts after a report is found wrong, by the fault that it takes") {
   auto const result = explored(After::goesOn, withFaults(200));
-  auto const wrong = std::ranges::find_if(
-      result.findings, [](auto const& f) { return contains(f.summary, "a wrong letter"); });
+  auto const wrong =
+      std::ranges::find_if(result.findings, [](auto const& f) { return contains(f.summary, "a wrong letter"); });
   REQUIRE_MESSAGE(wrong != result.findings.end(), sim::toText(result));
   CHECK(wrong->kind == FindingKind::hostFailure);
   REQUIRE(wrong->faults.size() == 1);
@@ -198,18 +199,19 @@ TEST_CASE("each kind of fault does what its name says") {
 }
 
 TEST_CASE("what a fault does not excuse is found") {
-  auto const found = [](std::function<void(sim::RankContext&, Communicator const&, mscclpp::Stream const&)> const& body) {
-    auto const result = sim::explore({.ranks = 2},
-                                     [&](sim::RankContext& rank) {
-                                       Communicator const communicator(rank.bootstrap(),
-                                                                       Device{DeviceKind::sim, rank.device()});
-                                       mscclpp::Stream const stream(communicator.device());
-                                       body(rank, communicator, stream);
-                                     },
-                                     withFaults(60));
-    REQUIRE_MESSAGE(!result.ok(), "nothing found");
-    return result.findings;
-  };
+  auto const found =
+      [](std::function<void(sim::RankContext&, Communicator const&, mscclpp::Stream const&)> const& body) {
+        auto const result = sim::explore(
+            {.ranks = 2},
+            [&](sim::RankContext& rank) {
+              Communicator const communicator(rank.bootstrap(), Device{DeviceKind::sim, rank.device()});
+              mscclpp::Stream const stream(communicator.device());
+              body(rank, communicator, stream);
+            },
+            withFaults(60));
+        REQUIRE_MESSAGE(!result.ok(), "nothing found");
+        return result.findings;
+      };
   // A wait without a watch has no limit.
   auto const unwatched = found([](sim::RankContext&, Communicator const& communicator, mscclpp::Stream const& stream) {
     Letters const letters(communicator);
@@ -254,8 +256,9 @@ TEST_CASE("bad faults are refused") {
   };
   CHECK(contains(refused({.faults = -1}), "ExploreOptions::faults is -1, it must be at least 0"));
   CHECK(contains(refused({.strategy = Strategy::exhaustive, .faults = 1}), "faults are chosen by chance"));
-  for (auto const* entry : {"1.1=tired", "1.1=late", "1.1=late@", "1.1=late@0", "1.1=late@x", "1=late@1", "1.1.0=absent",
-                            "1.1.0=abort@1", "1.1=absent@1", "1.1.0.0=late@1", "1.1=abort@1>", "4096.1=absent"}) {
+  for (auto const* entry :
+       {"1.1=tired", "1.1=late", "1.1=late@", "1.1=late@0", "1.1=late@x", "1=late@1", "1.1.0=absent", "1.1.0=abort@1",
+        "1.1=absent@1", "1.1.0.0=late@1", "1.1=abort@1>", "4096.1=absent"}) {
     CAPTURE(entry);
     CHECK(contains(refused({.replay = std::string("v1,") + entry}), "entry 1 of the schedule to replay"));
   }

@@ -66,8 +66,8 @@ struct ExploreResult {
   bool ok() const { return findings.empty(); }
 };
 
-// Faults. With ExploreOptions::faults each schedule chooses, from its seed, one to so many launches of kernels, of those
-// that the undisturbed run makes, at which a rank is
+// Faults. With ExploreOptions::faults each schedule chooses, from its seed, one to so many launches of kernels, of
+// those that the undisturbed run makes, at which a rank is
 //   late    its kernel, or one block of it, begins only once one to three waits of kernels have been given up for their
 //           limit, or nobody else can go on;
 //   absent  the launch throws deviceError, and the kernel does not run;

@@ -104,9 +104,7 @@ class ContextCache {
   void start(CallKey const& key, KernelLaunch const& launch, Stream const& stream, CollectiveCall const& call);
   // A call could not be started. Others may have got further, or nowhere, so the next one finds together with them;
   // but what is wrong with a call itself all find out alike.
-  void noteNotStarted(Error const& error) {
-    brokenOff_ = brokenOff_ || error.code() != ErrorCode::invalidUsage;
-  }
+  void noteNotStarted(Error const& error) { brokenOff_ = brokenOff_ || error.code() != ErrorCode::invalidUsage; }
   // Remembers a user's algorithm, which starts itself.
   void remember(CallKey const& key, Stream const& stream, Resolution const& resolution);
 

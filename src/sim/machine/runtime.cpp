@@ -257,9 +257,10 @@ void enqueueKernel(void* stream, LaunchShape const& shape, std::string name, std
   auto const kernel = std::make_shared<Kernel>(machine, where, shape, std::move(name), std::move(perThread));
   if (auto* const faults = machine.scheduler().faults()) {
     if (faults->fails({where.device(), kernel->number()}, kernel->name(), shape.blocks)) {
-      throw Error(ErrorCode::deviceError, fmt::format("launch of kernel \"{}\" on simulated device {} failed, by a fault "
-                                                      "of the schedule",
-                                                      kernel->name(), where.device()));
+      throw Error(ErrorCode::deviceError,
+                  fmt::format("launch of kernel \"{}\" on simulated device {} failed, by a fault "
+                              "of the schedule",
+                              kernel->name(), where.device()));
     }
   }
   machine.submit(where, kernel);

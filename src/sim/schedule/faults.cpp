@@ -28,7 +28,8 @@ std::uint64_t scrambled(std::uint64_t seed) {
 }  // namespace
 
 Faults::Faults(Schedule const& planned) {
-  std::ranges::copy_if(planned, std::back_inserter(planned_), [](Decision const& d) { return d.fault != FaultKind::none; });
+  std::ranges::copy_if(planned, std::back_inserter(planned_),
+                       [](Decision const& d) { return d.fault != FaultKind::none; });
 }
 
 void Faults::strike(Decision const& fault) {
@@ -37,9 +38,8 @@ void Faults::strike(Decision const& fault) {
 
 bool Faults::fails(LaunchName const& launch, std::string const& kernel, unsigned blocks) {
   launches_[launch] = {kernel, blocks};
-  auto const fault = std::ranges::find_if(planned_, [&](Decision const& d) {
-    return d.fault == FaultKind::absent && launchOf(d.task) == launch;
-  });
+  auto const fault = std::ranges::find_if(
+      planned_, [&](Decision const& d) { return d.fault == FaultKind::absent && launchOf(d.task) == launch; });
   if (fault == planned_.end()) return false;
   strike(*fault);
   return true;
@@ -87,22 +87,24 @@ std::vector<std::string> Faults::texts() const {
     auto const launch = launchOf(fault.task);
     auto const block = nameOfThread(fault.task).block;
     auto const seen = launches_.find(launch);
-    auto const kernel = fmt::format("kernel {} (\"{}\")", launch.second,
-                                    seen == launches_.end() ? std::string() : seen->second.kernel);
+    auto const kernel =
+        fmt::format("kernel {} (\"{}\")", launch.second, seen == launches_.end() ? std::string() : seen->second.kernel);
     switch (fault.fault) {
       case FaultKind::late:
-        texts.push_back(fmt::format("rank {} was late: {}its {} began when {} wait{} had been given up, or nobody else "
-                                    "could go on",
-                                    launch.first, block == wholeGrid ? "" : fmt::format("block {} of ", block), kernel,
-                                    fault.choice, fault.choice == 1 ? "" : "s"));
+        texts.push_back(
+            fmt::format("rank {} was late: {}its {} began when {} wait{} had been given up, or nobody else "
+                        "could go on",
+                        launch.first, block == wholeGrid ? "" : fmt::format("block {} of ", block), kernel,
+                        fault.choice, fault.choice == 1 ? "" : "s"));
         break;
       case FaultKind::absent:
         texts.push_back(fmt::format("rank {} was absent: the launch of its {} failed", launch.first, kernel));
         break;
       case FaultKind::abort:
-        texts.push_back(fmt::format("rank {} was aborted: its watch's abort word was raised at look {} of the waits of "
-                                    "its {}",
-                                    launch.first, fault.choice, kernel));
+        texts.push_back(
+            fmt::format("rank {} was aborted: its watch's abort word was raised at look {} of the waits of "
+                        "its {}",
+                        launch.first, fault.choice, kernel));
         break;
       case FaultKind::none:
         break;

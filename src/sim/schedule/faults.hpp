@@ -2,9 +2,9 @@
 //
 // Faults of one run: ranks that are late, absent or aborted, at places that its schedule names.
 //
-// The machine tells of each launch, each thread that is about to begin and each look of a wait, and does what the answer
-// says. A fault whose place does not come up does not strike, and then the run is one without it. All launches and looks
-// are counted, so that a run without faults tells where there could be some.
+// The machine tells of each launch, each thread that is about to begin and each look of a wait, and does what the
+// answer says. A fault whose place does not come up does not strike, and then the run is one without it. All launches
+// and looks are counted, so that a run without faults tells where there could be some.
 #pragma once
 
 #include <cstdint>

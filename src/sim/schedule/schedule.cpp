@@ -87,8 +87,8 @@ std::optional<Decision> parseFault(std::string_view text) {
   } while (count < parts.size() && takeCharacter(text, '.'));
   if (count < 2 || !takeCharacter(text, '=')) return std::nullopt;
   Decision fault;
-  fault.task = keyOfThread({static_cast<int>(parts[0]), static_cast<unsigned>(parts[1]),
-                            static_cast<unsigned>(parts[2]), 0});
+  fault.task =
+      keyOfThread({static_cast<int>(parts[0]), static_cast<unsigned>(parts[1]), static_cast<unsigned>(parts[2]), 0});
   for (auto const& [kind, name] : faultNames) {
     if (text.substr(0, text.find('@')) == name) fault.fault = kind;
   }
