@@ -60,6 +60,10 @@ class Letters {
   int peer_;
 };
 
+struct NeverComes {
+  MSCCLPP_DEVICE void operator()(std::uint32_t* flag, layout::Watch* watch) const { waitUntil(flag, 1, watch); }
+};
+
 enum class After { ends, goesOn, makesAnew };
 
 constexpr std::uint32_t calls = 4;
@@ -196,6 +200,31 @@ TEST_CASE("each kind of fault does what its name says") {
   CHECK(contains(told[0], "rank 0 block 0 thread 0 waited"));
   tell("v1,0.1=abort@1,1.1=abort@1");  // whose letter is there first does not wait
   CHECK(contains(told[0] + told[1], " block 0 thread 0 waited"));
+}
+
+TEST_CASE("a watch keeps its room for reports from call to call") {
+  std::vector<std::string> told;
+  sim::explore({.ranks = 1},
+               [&](sim::RankContext& rank) {
+                 told.clear();
+                 Communicator const communicator(rank.bootstrap(), Device{DeviceKind::sim, rank.device()});
+                 mscclpp::Stream const stream(communicator.device());
+                 GpuBuffer<std::uint32_t> const flag(communicator.device(), 1);
+                 for (int call = 0; call < 3; ++call) {
+                   launch(stream, {.blocks = 1, .threads = 40}, NeverComes{}, flag.data(), communicator.watch());
+                   try {
+                     communicator.synchronize(stream);
+                   } catch (Error const& error) {
+                     told.emplace_back(error.what());
+                   }
+                 }
+               },
+               {.replay = "v1,0.0=abort@1,0.1=abort@1,0.2=abort@1"});
+  REQUIRE(told.size() == 3);
+  for (auto const& text : told) {
+    CHECK_MESSAGE(contains(text, " waited "), text);
+    CHECK_MESSAGE(contains(text, "and 8 more reports"), text);
+  }
 }
 
 TEST_CASE("what a fault does not excuse is found") {
