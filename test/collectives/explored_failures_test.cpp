@@ -22,10 +22,13 @@ namespace {
 constexpr int calls = 6;
 constexpr int schedulesHere = 3;
 
-// Copies that stand in a stream behind a kernel which gives up are made nevertheless; and without the checker's hooks
-// bulk copies and reductions by the switch do not see each other's bytes.
-bool isLeftOut(std::string const& name) {
-  return name == "copy" || name == "copy_engine" || name == "nvls_warp_pipeline" || name == "nvls_block_pipeline";
+// Copies that stand in a stream behind a kernel which gives up are made nevertheless: with a broadcast from rank to
+// rank they race, on ranks that report. And without the checker's hooks bulk copies and reductions by the switch do not
+// see each other's bytes.
+bool isLeftOut(Algorithm const& algorithm) {
+  auto const name = algorithm.name();
+  if (algorithm.collective() == Collective::broadcast && name == "copy_engine") return true;
+  return name == "copy" || name == "nvls_warp_pipeline" || name == "nvls_block_pipeline";
 }
 
 // How many were right.
@@ -69,7 +72,7 @@ TEST_CASE("calls from the host are right or throw, whatever rank is late, absent
   auto const algorithms = AlgorithmCollection::defaults();
   std::size_t right = 0;
   for (auto const& algorithm : algorithms.algorithms()) {
-    if (algorithm->collective() == Collective::barrier || isLeftOut(algorithm->name())) continue;
+    if (algorithm->collective() == Collective::barrier || isLeftOut(*algorithm)) continue;
     for (int ranks : {2, 3}) {
       auto const result =
           sim::explore({.ranks = ranks}, [&](sim::RankContext& rank) { right += makeCalls(rank, *algorithm); },
