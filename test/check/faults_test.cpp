@@ -24,6 +24,7 @@
 #include "mscclpp/host/port_channel.hpp"
 #include "support/collective.hpp"
 #include "support/messages.hpp"
+#include "support/quiet_log.hpp"
 
 using namespace check_test;
 using namespace mscclpp_test;

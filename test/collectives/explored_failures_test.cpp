@@ -14,6 +14,7 @@
 
 #include "collectives/every_collective.hpp"
 #include "mscclpp/sim/explore.hpp"
+#include "support/quiet_log.hpp"
 
 using namespace mscclpp_test;
 
