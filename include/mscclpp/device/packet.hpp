@@ -188,8 +188,8 @@ MSCCLPP_DEVICE Payload<P::words> awaitPacket(layout::Watch* watch, std::byte con
   return payloads[0];
 }
 
-// Flag of a round: odd, so never 0, and the same again after layout::flagPeriod rounds, before which whoever reuses slots
-// clears them.
+// Flag of a round: odd, so never 0, and the same again after layout::flagPeriod rounds, before which whoever reuses
+// slots clears them.
 MSCCLPP_HOST_DEVICE constexpr std::uint32_t packetFlag(std::uint64_t epoch) {
   return static_cast<std::uint32_t>(epoch << 1) | 1u;
 }

@@ -4,8 +4,8 @@
 // connecting end answers with a hello that says who it is, proved by a keyed hash over the nonce and the hello; the
 // accepting end answers with a verdict, proved over the hello's nonce. All parts have fixed sizes.
 //
-// Between ranks of a bootstrap the connecting end closes by repeating wireMagic: only then the accepting one takes the end
-// of the connection for the end of the rank, which may have given up waiting for the verdict.
+// Between ranks of a bootstrap the connecting end closes by repeating wireMagic: only then the accepting one takes the
+// end of the connection for the end of the rank, which may have given up waiting for the verdict.
 #pragma once
 
 #include <cstdint>
