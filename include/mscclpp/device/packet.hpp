@@ -143,6 +143,14 @@ MSCCLPP_DEVICE void awaitPackets(layout::Watch* watch, std::byte const* const (&
                                  bool const (&active)[Count], std::uint32_t flag, Payload<P::words> (&payloads)[Count],
                                  What&& waitFor) {
   typename P::Raw raw[Count];
+  bool awaited = true;
+  if constexpr (P::wholeWarp) {
+    // The lanes of an incomplete warp have no slots.
+    bool any = false;
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < Count; ++i) any |= active[i];
+    awaited = arch::warpAny(any);
+  }
   auto const look = [&] {
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < Count; ++i) {
@@ -162,7 +170,7 @@ MSCCLPP_DEVICE void awaitPackets(layout::Watch* watch, std::byte const* const (&
       }
     }
     // A lane that has given up looks at no flag any more, and hands nothing on: then no other lane goes on either.
-    return P::wholeWarp ? arch::ballot(!missing) == 0xffffffffu : !missing;
+    return P::wholeWarp ? !awaited || arch::ballot(!missing) == 0xffffffffu : !missing;
   };
   pollUntil(watch, look, [&](std::uint64_t& seen) {
     WaitFor what = waitFor(0);
