@@ -147,9 +147,7 @@ class Judgement {
       }
     }
     bool const without = (record.others >> plan_.victim & 1) == 0;
-    // One that has no call left has heard only of who waited for the stopped one in its place.
-    bool const told = heard.victim || (plan_.kind == Kind::stop && atEnd);
-    if (plan_.ends() && heard.any && !told && !without && !joining) {
+    if (plan_.ends() && heard.any && !heard.victim && !without && !joining) {
       return wrongly(fmt::format("is not told of rank {}", plan_.victim));
     }
     if (plan_.kind == Kind::mismatch && !plan_.restarts() && !heard.differs) {
