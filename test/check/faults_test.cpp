@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "check/channel_to_peer.hpp"
 #include "check/explore_ranks.hpp"
 #include "dsl/programs.hpp"
 #include "mscclpp/algorithms/collective/allreduce.hpp"
@@ -253,7 +254,9 @@ struct Ports {
   static constexpr unsigned words = 64;
 
   explicit Ports(Rank& rank)
-      : own(rank.device, 3 * words), service(rank.communicator, {.proxies = 1, .fifoSize = 4}), channel(connect(rank)) {
+      : own(rank.device, 3 * words),
+        service(rank.communicator, {.proxies = 1, .fifoSize = 4}),
+        channel(channelToPeer(rank, service, own)) {
     service.startProxy();
   }
 
@@ -276,14 +279,6 @@ struct Ports {
 
  private:
   static std::uint32_t wordOf(int rank, int call) { return static_cast<std::uint32_t>(10 * call + rank + 1); }
-  PortChannel connect(Rank const& rank) {
-    auto const mine = rank.communicator.registerMemory(own.data(), own.bytes());
-    auto const all = rank.communicator.exchangeMemory(mine);
-    int const peer = 1 - rank.rank;
-    auto const semaphore = service.buildAndAddSemaphore(rank.communicator.connect(peer));
-    auto const target = service.addMemory(all[static_cast<std::size_t>(peer)]);
-    return service.portChannel(semaphore, target, service.addMemory(mine));
-  }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 //
 // Planted faults of programs with port channels: what the checker must say when a wait, a flush or a signal is missing.
 #include "mscclpp/device/port_channel.hpp"
+#include "check/channel_to_peer.hpp"
 #include "check/harness.hpp"
 #include "mscclpp/host/port_channel.hpp"
 
@@ -19,18 +20,8 @@ struct PortPair {
   explicit PortPair(Rank const& rank, std::size_t words = 64, std::uint32_t fifoSize = 4)
       : own(rank.device, 3 * words),
         service(rank.communicator, {.proxies = 1, .fifoSize = fifoSize}),
-        channel(connect(rank)) {
+        channel(channelToPeer(rank, service, own)) {
     service.startProxy();
-  }
-
- private:
-  PortChannel connect(Rank const& rank) {
-    auto const mine = rank.communicator.registerMemory(own.data(), own.bytes());
-    auto const all = rank.communicator.exchangeMemory(mine);
-    int const peer = 1 - rank.rank;
-    auto const semaphore = service.buildAndAddSemaphore(rank.communicator.connect(peer));
-    auto const target = service.addMemory(all[static_cast<std::size_t>(peer)]);
-    return service.portChannel(semaphore, target, service.addMemory(mine));
   }
 };
 

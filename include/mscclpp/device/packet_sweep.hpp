@@ -25,6 +25,14 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// By all threads of the group: slots at `first` hold no packet.
+template <Group G>
+MSCCLPP_DEVICE void clearSlots(G const& group, std::byte* first, std::uint64_t bytes) {
+  for (auto at = std::uint64_t{group.rank()} * 16; at < bytes; at += std::uint64_t{group.size()} * 16) {
+    storeWords4(reinterpret_cast<Words4*>(first + at), Words4{});
+  }
+}
+
 namespace impl {
 
 // A region of packets as one block clears it.
@@ -41,11 +49,7 @@ MSCCLPP_COLD_DEVICE void clearPackets(G group, PacketSlices packets, PacketSlice
   for (auto half = first; half <= last; ++half) {
     for (auto const& [region, slice] : {packets, lines}) {
       for (auto at = block; at < blocks; at += grid) {
-        auto* const begin = region + (half * std::uint64_t{blocks} + at) * slice;
-        for (auto offset = std::uint64_t{group.rank()} * 16; offset < slice;
-             offset += std::uint64_t{group.size()} * 16) {
-          storeWords4(reinterpret_cast<Words4*>(begin + offset), Words4{});
-        }
+        clearSlots(group, region + (half * std::uint64_t{blocks} + at) * slice, slice);
       }
     }
   }

@@ -27,6 +27,7 @@
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/packet_channel.hpp"
+#include "mscclpp/device/packet_sweep.hpp"
 #include "mscclpp/device/poll.hpp"
 #include "mscclpp/device/round_counter.hpp"
 #include "mscclpp/layout/point_to_point_handle.hpp"
@@ -239,10 +240,7 @@ class SendRecv {
     auto const& [links, group, peer, lane] = end;
     syncWhole(group);
     auto const clear = [&](std::uint64_t region, std::uint64_t bytes) {
-      auto* const slot = end.slot(links.rank, peer, region, count, bytes);
-      for (auto at = std::uint64_t{group.rank()} * 16; at < bytes; at += std::uint64_t{group.size()} * 16) {
-        storeWords4(reinterpret_cast<Words4*>(slot + at), Words4{});
-      }
+      clearSlots(group, end.slot(links.rank, peer, region, count, bytes), bytes);
     };
     clear(links.layout.headers, 16);
     clear(links.layout.packets, links.layout.packetSlot);
