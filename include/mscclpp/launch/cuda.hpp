@@ -60,8 +60,9 @@ struct ArgumentsOf;
 template <class... P>
 struct ArgumentsOf<std::tuple<P...>> : std::type_identity<ArgumentList<P...>> {};
 
+// One block for each multiprocessor is enough: for more the compiler would spill registers.
 template <class Kernel, class Arguments>
-__global__ void __launch_bounds__(maxThreadsOf<Kernel>())
+__global__ void __launch_bounds__(maxThreadsOf<Kernel>(), 1)
     kernelEntry(const __grid_constant__ Kernel kernel, const __grid_constant__ Arguments arguments) {
   arguments.call(kernel);
 }

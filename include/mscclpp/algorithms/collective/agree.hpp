@@ -36,7 +36,6 @@ MSCCLPP_DEVICE std::uint64_t agreeOnLargest(DeviceTeam const& team, B const& blo
     auto const theirs = values[0].word[0] | std::uint64_t{values[0].word[1]} << 32;
     largest = theirs > largest ? theirs : largest;
   }
-  session.finish();
   return largest;
 }
 

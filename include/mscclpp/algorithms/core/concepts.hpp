@@ -15,7 +15,6 @@
 //   exchange(phase)                          between the puts of a phase and the reads of what the peers put in it
 //   receive(sources, values)                 reads own slots, waiting for those that need it
 //   endRound()                               before the next round
-//   finish()                                 behind the last read of the last one
 #pragma once
 
 #include <concepts>
@@ -48,7 +47,6 @@ concept TransportSession = requires(S session, std::byte* to, Payload<Words> pay
   session.exchange(0u);
   session.receive(sources, values);
   session.endRound();
-  session.finish();
 };
 
 template <class T>

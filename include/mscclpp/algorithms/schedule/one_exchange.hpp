@@ -195,10 +195,7 @@ struct OneExchange {
     }
     MSCCLPP_DEVICE bool next() {
       if constexpr (putsToAll<Tr>) receiveOwn(session, team.rank, sent);
-      if (partition.isLast(start)) {
-        session.finish();
-        return false;
-      }
+      if (partition.isLast(start)) return false;
       session.endRound();
       enter(start + partition.roundSlots());
       return true;

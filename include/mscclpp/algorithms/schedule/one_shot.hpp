@@ -76,7 +76,7 @@ struct OneShot {
         writer.write(target, offset, R::template conclude<W>(epilogue, totals[i], (tileOffset + offset) / sizeof(T)),
                      Tr::dataBytes(mine.slot[i]));
       }
-      if (last) return session.finish();
+      if (last) return;
       session.endRound();
       round += partition.roundSlots();
       tile = partition.at(round);

@@ -130,7 +130,7 @@ struct TwoShot {
           store<Tr, R>(writer, targets[k / U], epilogue, results[k], at, mine.slot[k % U]);
         }
       }
-      if (last) return session.finish();
+      if (last) return;
       session.endRound();
       round += partition.roundSlots();
       tile = partition.at(round);

@@ -90,7 +90,6 @@ struct MemoryTransport {
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
     // The barrier before the next signal is enough.
     MSCCLPP_DEVICE void endRound() const {}
-    MSCCLPP_DEVICE void finish() const {}
 
    private:
     MSCCLPP_DEVICE Payload<4>* at(std::byte* workspace, unsigned row, unsigned slot) const {

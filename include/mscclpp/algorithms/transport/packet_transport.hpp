@@ -11,6 +11,7 @@
 
 #include "mscclpp/algorithms/core/concepts.hpp"
 #include "mscclpp/algorithms/core/facts.hpp"
+#include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/epoch.hpp"
 #include "mscclpp/device/packet.hpp"
 #include "mscclpp/device/packet_sweep.hpp"
@@ -85,7 +86,10 @@ struct PacketTransport : P {
       if (active) P::storeMulticast(team_.multicast + offset(row, slot), payload, flag_);
     }
 
-    MSCCLPP_DEVICE void exchange(unsigned) const { requireTogether(team_.watch, astray_); }
+    MSCCLPP_DEVICE void exchange(unsigned phase) const {
+      requireTogether(team_.watch, astray_);
+      if (phase == 0) sweep();
+    }
 
     template <unsigned Count>
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<P::words> (&values)[Count]) const {
@@ -103,13 +107,18 @@ struct PacketTransport : P {
     }
 
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
-    MSCCLPP_DEVICE void endRound() const {
-      blocks_.block().sync();
-      finish();
-    }
-    MSCCLPP_DEVICE void finish() const { sweepAfter(team_, blocks_, flag_); }
+    MSCCLPP_DEVICE void endRound() const { blocks_.block().sync(); }
 
    private:
+    // In a round for it, when this rank's part is on its way: the peers wait for each other here, so that none has gone
+    // on and writes the half of the next round.
+    MSCCLPP_DEVICE void sweep() const {
+      if (!isDue(layout::sweepsPackets(roundOf(flag_)))) return;
+      auto const next = static_cast<unsigned>(epoch_ + 1) % 2;
+      clearPackets(team_, blocks_, next, next);
+      publishPhase(team_, blocks_, 0, epoch_);
+      awaitPhase(team_, blocks_, 0, epoch_);
+    }
     MSCCLPP_DEVICE std::uint32_t slice() const {
       return P::region == PacketRegion::lines ? team_.layout.lineSlice : team_.layout.packetSlice;
     }
