@@ -169,6 +169,8 @@ cmake_common=(-G Ninja -S "$root")
 use_ccache() {
   have_command ccache || return 0
   export CCACHE_BASEDIR='' CCACHE_NOHASHDIR=1 CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+  # Tests run with a locale of their own.
+  export CCACHE_SLOPPINESS=locale
 }
 use_ccache
 
