@@ -174,6 +174,7 @@ class FakeRuntime final : public Runtime {
   }
   bool synchronizeDevice(int) override { return !wishes.streamsBusy; }
   bool capturing(void*) override { return false; }
+  std::uint64_t captureOf(void*) override { return 0; }
   void orderAfter(int, void*, void*) override {}
 
  private:

@@ -66,6 +66,10 @@ class AlgorithmCollection {
   Selection choose(Collective collective, Communicator const& communicator, CollectiveCall const& call) const;
   void execute(Collective collective, Communicator const& communicator, Stream const& stream,
                CollectiveCall const& call) const;
+  // Whether execute() would now only launch, as it does for a call that was made before. Where it would not, it may
+  // wait for the other ranks to make theirs.
+  bool startsAtOnce(Collective collective, Communicator const& communicator, Stream const& stream,
+                    CollectiveCall const& call) const;
 
  private:
   Resolution resolved(Collective collective, World const& world, CollectiveCall const& call,

@@ -139,6 +139,8 @@ class Runtime {
   virtual bool synchronizeDevice(int device) = 0;
   // Whether what is put into the stream now goes into a graph, to be run later and perhaps often.
   virtual bool capturing(void* stream) = 0;
+  // That graph's number, which no other graph of this process has; 0: none.
+  virtual std::uint64_t captureOf(void* stream) = 0;
   // What is put into `stream` from now on begins when what is in `earlier` now is done. Both are of `device`. Where
   // `earlier` is captured into a graph, `stream` takes part in that from then on.
   virtual void orderAfter(int device, void* stream, void* earlier) = 0;

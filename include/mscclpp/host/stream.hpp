@@ -18,6 +18,11 @@ class Stream {
   // Takes part in a stream that somebody else owns, such as a framework's cudaStream_t. Of handles that stand for a
   // stream of each thread (cudaStreamPerThread), that of the calling thread, which alone may use what this returns.
   static Stream borrow(Device device, void* native);
+  // As part of a queue of work that goes through several streams, one after the other (runAfter): what is kept for
+  // streams, such as the team of collectives, is kept for the queue, whose number `id` is then. See queueId().
+  static Stream borrow(Device device, void* native, std::uint64_t id);
+  // A number that no queue and no stream of this process has or had.
+  static std::uint64_t queueId() noexcept;
   ~Stream();
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
@@ -34,6 +39,8 @@ class Stream {
   bool idle() const;
   // What is put into it becomes part of a CUDA graph.
   bool capturing() const;
+  // Which graph that is, by a number that no other of this process has; 0: none.
+  std::uint64_t capture() const;
 
   // What is put into this stream from now on begins when what is in `earlier` now is done; both are of one device.
   // Where `earlier` is captured into a CUDA graph, this stream takes part in that from then on.
@@ -42,7 +49,7 @@ class Stream {
   void copy(void* dst, void const* src, std::size_t bytes) const;
 
  private:
-  Stream(Device device, void* native, bool owned);
+  Stream(Device device, void* native, std::uint64_t id, bool owned);
 
   Device device_;
   void* native_ = nullptr;

@@ -166,6 +166,12 @@ Selection AlgorithmCollection::choose(Collective collective, Communicator const&
   return {result.algorithm->name(), result.blocks, result.threads};
 }
 
+bool AlgorithmCollection::startsAtOnce(Collective collective, Communicator const& communicator, Stream const& stream,
+                                       CollectiveCall const& call) const {
+  auto& cache = collectives_impl::ContextCache::of(communicator);
+  return cache.startsAtOnce(cache.keyOf(state_, collective, stream, call), stream, call);
+}
+
 void AlgorithmCollection::execute(Collective collective, Communicator const& communicator, Stream const& stream,
                                   CollectiveCall const& call) const {
   auto& cache = collectives_impl::ContextCache::of(communicator);

@@ -97,6 +97,8 @@ class ContextCache {
   // Starts a call that was made before under this key; false where it was not, or where anything must be looked at
   // anew, such as wrong buffers or a failure. Takes lock() by itself, no other, and allocates nothing.
   bool startAgain(CallKey const& key, Stream const& stream, CollectiveCall const& call);
+  // Whether that would be so, and wait for no other rank.
+  bool startsAtOnce(CallKey const& key, Stream const& stream, CollectiveCall const& call);
   // Every other call begins here, before it is resolved. After a failure of this rank it finds together with the
   // others, or throws; so it does where the ranks' calls differ and MSCCLPP_CHECK_CALLS is set.
   void begin(CallKey const& key, Stream const& stream, CollectiveCall const& call);
@@ -137,6 +139,7 @@ class ContextCache {
   StreamContext& team(Stream const& stream, layout::WorkspaceRequirement const& requirement);
   WindowPlace window(Stream const& stream, void const* pointer, std::size_t bytes, bool multicast);
   void launch(RememberedCall const& known, Stream const& stream, CollectiveCall const& call);
+  RememberedCall const* remembered(CallKey const& key, Stream const& stream, CollectiveCall const& call);
   bool quiesce(bool capturing);
   bool agree(bool mine) const;
   template <class Map, class MayGo>

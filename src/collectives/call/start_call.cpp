@@ -52,14 +52,28 @@ CallKey ContextCache::keyOf(std::uint64_t chooser, Collective collective, Stream
           .bindsOut = binds && call.out != nullptr && machine_.multicastBinds(call.out)};
 }
 
+RememberedCall const* ContextCache::remembered(CallKey const& key, Stream const& stream, CollectiveCall const& call) {
+  if (stream.device() != communicator_.device() || !call.extras.empty()) return nullptr;
+  if (hasFailed() || (comparesCalls_ && !isWithinCall())) return nullptr;
+  auto const* const known = calls_.find(key);
+  if (known == nullptr || known->kernels != KernelTable::instance().generation()) return nullptr;
+  if (known->contexts != generation_ || known->context->calls < known->context->resume) return nullptr;
+  return known;
+}
+
+bool ContextCache::startsAtOnce(CallKey const& key, Stream const& stream, CollectiveCall const& call) {
+  auto const held = lock();
+  auto const* const known = remembered(key, stream, call);
+  if (known == nullptr || known->algorithm != nullptr) return false;
+  auto const* const kernel = known->launch.kernel;
+  return kernel == nullptr || (!kernel->inputWindow && !kernel->outputWindow);
+}
+
 bool ContextCache::startAgain(CallKey const& key, Stream const& stream, CollectiveCall const& call) {
-  if (stream.device() != communicator_.device() || !call.extras.empty()) return false;
   auto held = lock();
   bool const within = isWithinCall();
-  if (hasFailed() || (comparesCalls_ && !within)) return false;
-  auto const* const known = calls_.find(key);
-  if (known == nullptr || known->kernels != KernelTable::instance().generation()) return false;
-  if (known->contexts != generation_ || known->context->calls < known->context->resume) return false;
+  auto const* const known = remembered(key, stream, call);
+  if (known == nullptr) return false;
   auto& context = *known->context;
   std::uint64_t const counted = within ? 0 : 1;
   if (known->algorithm != nullptr) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/stream.hpp"
 
+#include <atomic>
 #include <utility>
 
 #include "base/format.hpp"
@@ -9,12 +10,26 @@
 
 namespace mscclpp {
 
-Stream::Stream(Device device, void* native, bool owned)
-    : device_(device), native_(native), id_(device.runtime().streamId(device.ordinal, native)), owned_(owned) {}
+namespace {
+std::uint64_t idOf(Device device, void* native) { return device.runtime().streamId(device.ordinal, native); }
+}  // namespace
 
-Stream::Stream(Device device) : Stream(device, device.runtime().createStream(device.ordinal), true) {}
+Stream::Stream(Device device, void* native, std::uint64_t id, bool owned)
+    : device_(device), native_(native), id_(id), owned_(owned) {}
 
-Stream Stream::borrow(Device device, void* native) { return Stream(device, native, false); }
+Stream::Stream(Device device) : Stream(device, device.runtime().createStream(device.ordinal), 0, true) {
+  id_ = idOf(device_, native_);
+}
+
+Stream Stream::borrow(Device device, void* native) { return borrow(device, native, idOf(device, native)); }
+
+Stream Stream::borrow(Device device, void* native, std::uint64_t id) { return Stream(device, native, id, false); }
+
+std::uint64_t Stream::queueId() noexcept {
+  // Machines count streams from 0.
+  static std::atomic<std::uint64_t> last{std::uint64_t{1} << 63};
+  return ++last;
+}
 
 Stream::Stream(Stream&& other) noexcept
     : device_(other.device_),
@@ -51,6 +66,8 @@ void Stream::runAfter(Stream const& earlier) const {
 }
 
 bool Stream::capturing() const { return runtime(device_.kind).capturing(native_); }
+
+std::uint64_t Stream::capture() const { return runtime(device_.kind).captureOf(native_); }
 
 void Stream::copy(void* dst, void const* src, std::size_t bytes) const {
   if (bytes != 0) runtime(device_.kind).copyAsync(dst, src, bytes, native_);

@@ -471,6 +471,15 @@ class CudaRuntime final : public Runtime {
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
 
+  std::uint64_t captureOf(void* stream) override {
+    if (!capturing(stream)) return 0;
+    auto status = cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    check(cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &status, &id),
+          "ask which graph a stream is captured into");
+    return status == cudaStreamCaptureStatusNone ? 0 : id + 1;
+  }
+
   void orderAfter(int device, void* stream, void* earlier) override {
     cudaEvent_t event = nullptr;
     DeviceScope const scope(device);

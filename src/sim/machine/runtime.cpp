@@ -168,6 +168,7 @@ class SimRuntime final : public Runtime {
     return true;
   }
   bool capturing(void*) override { return false; }  // there are no graphs
+  std::uint64_t captureOf(void*) override { return 0; }
 
   std::unique_ptr<CopyEngine> createCopyEngine(int device) override {
     machine().checkDevice(device, "createCopyEngine");

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Runs NVIDIA's nccl-tests, unmodified, on this library's libmscclpp_nccl.so, and fails where one finds a wrong result.
+#
+#   scripts/nccl_tests.sh --sources=FOLDER [--library=FOLDER] [--include=FOLDER] [--build=FOLDER] [--ranks=N]
+#                         [--programs=LIST] [-- ARGUMENTS OF THE PROGRAMS]
+#
+# --sources=    of nccl-tests, which this repository does not hold (https://github.com/NVIDIA/nccl-tests)
+# --library=    where libmscclpp_nccl.so is; default build/gpu/apps/nccl
+# --include=    where NVIDIA's nccl.h is; default /usr/include
+# --build=      of the programs; default build/nccl-tests
+# --ranks=      default: one for each GPU, as threads of one process. More than there are GPUs: processes that share the
+#               first one, under MPS where its control daemon is here, with Open MPI
+# --programs=   separated by commas; default all ten
+# Without further arguments: 8 bytes to 64 MiB, every result checked, all types and operations.
+# One line a program, and the last line is 'N passed, N failed'.
+
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+sources=
+library=build/gpu/apps/nccl
+include=/usr/include
+build=build/nccl-tests
+ranks=
+programs=all_reduce,all_gather,broadcast,reduce_scatter,reduce,alltoall,scatter,gather,sendrecv,hypercube
+arguments=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --sources=*) sources=${1#*=} ;;
+    --library=*) library=${1#*=} ;;
+    --include=*) include=${1#*=} ;;
+    --build=*) build=${1#*=} ;;
+    --ranks=*) ranks=${1#*=} ;;
+    --programs=*) programs=${1#*=} ;;
+    -h | --help) usage; exit 0 ;;
+    --) shift; arguments=("$@"); break ;;
+    *) die "unknown argument $1; see scripts/nccl_tests.sh --help" ;;
+  esac
+  shift
+done
+[ ${#arguments[@]} -gt 0 ] || arguments=(-b 8 -e 64M -f 4 -c 1 -n 5 -w 1 -d all -o all)
+
+[ -f "$sources/src/common.cu" ] || die "--sources=$sources holds no nccl-tests"
+[ -f "$include/nccl.h" ] || die "--include=$include holds no nccl.h; NVIDIA's package nvidia-nccl-cu13 has one"
+[ -e "$library/libnccl.so.2" ] || die "--library=$library holds no libnccl.so.2; build the target mscclpp_nccl"
+gpus=$(gpu_count)
+[ "$gpus" -gt 0 ] || die "there is no GPU here"
+ranks=${ranks:-$gpus}
+mpi=0
+[ "$ranks" -le "$gpus" ] || mpi=1
+
+mkdir -p "$build/home/include" "$build/home/lib"
+build=$(cd "$build" && pwd)
+library=$(cd "$library" && pwd)
+for header in "$include"/nccl.h "$include"/nccl_device.h "$include"/nccl_device; do
+  [ ! -e "$header" ] || ln -sfn "$(cd "$(dirname "$header")" && pwd)/$(basename "$header")" "$build/home/include/"
+done
+ln -sfn "$library/libnccl.so.2" "$build/home/lib/libnccl.so"
+
+say "building nccl-tests, MPI=$mpi"
+cuda_home=$(dirname "$(dirname "$(nvcc_path)")")
+make=(make -C "$sources/src" -j "$jobs" "BUILDDIR=$build/mpi$mpi" "MPI=$mpi" "CUDA_HOME=$cuda_home"
+  "NCCL_HOME=$build/home" "NVCC_GENCODE=-gencode=arch=compute_90,code=sm_90")
+[ "$mpi" -eq 0 ] || make+=("MPI_HOME=${MPI_HOME:-/usr/lib/x86_64-linux-gnu/openmpi}")
+"${make[@]}" >"$build/make.txt" 2>&1 || { tail -n 20 "$build/make.txt" >&2; die "nccl-tests could not be built"; }
+
+# Never through the switch's multicast, which may be forbidden where this runs.
+export NCCL_NVLS_ENABLE=0 LD_LIBRARY_PATH="$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+launch=()
+if [ "$mpi" -eq 1 ]; then
+  export NCCL_TESTS_DEVICE=0
+  launch=(mpirun --allow-run-as-root --oversubscribe -np "$ranks")
+  if have_command nvidia-cuda-mps-control; then
+    CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d) CUDA_MPS_LOG_DIRECTORY=$(mktemp -d)
+    export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+    nvidia-cuda-mps-control -d
+    trap 'echo quit | nvidia-cuda-mps-control >/dev/null' EXIT
+  fi
+else
+  arguments+=(-g "$ranks")
+fi
+
+passed=0
+failed=0
+for program in ${programs//,/ }; do
+  log=$build/${program}_$ranks.txt
+  start=$SECONDS
+  status=0
+  timeout --kill-after=10 "${NCCL_TESTS_LIMIT:-300}" ${launch[@]+"${launch[@]}"} "$build/mpi$mpi/${program}_perf" \
+    "${arguments[@]}" >"$log" 2>&1 || status=$?
+  # 'Out of bounds values : 0 OK' is printed where every element of every row was right.
+  if [ "$status" -eq 0 ] && grep -q '# Out of bounds values : 0 OK' "$log"; then
+    passed=$((passed + 1))
+    verdict=right
+  else
+    failed=$((failed + 1))
+    verdict="WRONG (status $status, see $log)"
+  fi
+  rows=$(grep -cE '^ +[0-9]+ +[0-9]+ ' "$log" || true)
+  printf '%-16s %d ranks, %4d rows, %3d s: %s\n' "$program" "$ranks" "$rows" $((SECONDS - start)) "$verdict"
+done
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What NCCL 2.28 to 2.30 have beside, and this library has not, refused in words: a program that links them all must
+// find them all. Arguments are the caller's to clean up, so they need not be named.
+#include "nccl/exports.hpp"
+#include "nccl/handle.hpp"
+
+namespace mscclpp::nccl {
+namespace {
+
+ncclResult_t absent(char const* function, char const* why) noexcept {
+  return grouped(function, [&]() -> ncclResult_t { refuse(ncclInvalidUsage, "{}", why); });
+}
+
+constexpr auto fromKernels =
+    "kernels reach other ranks through this library's own headers, not through NCCL's device API";
+constexpr auto oneSided = "this library has no one-sided operations of NCCL's";
+constexpr auto parameters = "settings of this library are MSCCLPP_* variables of the environment";
+
+// All ranks of the communicator; of none where it is no communicator.
+ncclTeam_t everybody(char const* function, ncclComm_t comm) noexcept {
+  ncclTeam_t team{0, 0, 1};
+  (void)guarded(function, [&] {
+    auto const one = Handle::of(comm).comm();
+    team = {one->size(), one->rank(), 1};
+    return ncclSuccess;
+  });
+  return team;
+}
+
+}  // namespace
+}  // namespace mscclpp::nccl
+
+using namespace mscclpp::nccl;
+
+extern "C" {
+
+ncclResult_t pncclGroupSimulateEnd() {
+  (void)guarded("ncclGroupSimulateEnd", [] {
+    if (inGroup()) spoilGroup(ncclInvalidUsage);
+    return groupEnd();
+  });
+  return absent("ncclGroupSimulateEnd", "the time of a group is not estimated; what was in it has been dropped");
+}
+ncclResult_t pncclCommRevoke() { return absent("ncclCommRevoke", "use ncclCommAbort"); }
+ncclResult_t pncclCommGrow() { return absent("ncclCommGrow", "make a larger communicator with ncclCommInitRank"); }
+ncclResult_t pncclCommGetUniqueId() { return absent("ncclCommGetUniqueId", "communicators do not grow here"); }
+ncclResult_t pncclCommSuspend() { return absent("ncclCommSuspend", "destroy the communicator, and make it anew"); }
+ncclResult_t pncclCommResume() { return absent("ncclCommResume", "no communicator can be suspended here"); }
+ncclResult_t pncclCommMemStats() { return absent("ncclCommMemStats", "memory is not counted by communicator"); }
+ncclResult_t pncclCommQueryProperties() { return absent("ncclCommQueryProperties", fromKernels); }
+ncclResult_t pncclWinGetUserPtr() { return absent("ncclWinGetUserPtr", fromKernels); }
+ncclResult_t pncclDevCommCreate() { return absent("ncclDevCommCreate", fromKernels); }
+ncclResult_t pncclDevCommDestroy() { return absent("ncclDevCommDestroy", fromKernels); }
+ncclResult_t pncclGetLsaDevicePointer() { return absent("ncclGetLsaDevicePointer", fromKernels); }
+ncclResult_t pncclGetLsaMultimemDevicePointer() { return absent("ncclGetLsaMultimemDevicePointer", fromKernels); }
+ncclResult_t pncclGetMultimemDevicePointer() { return absent("ncclGetMultimemDevicePointer", fromKernels); }
+ncclResult_t pncclGetPeerDevicePointer() { return absent("ncclGetPeerDevicePointer", fromKernels); }
+ncclResult_t pncclGinBarrierCreateRequirement() { return absent("ncclGinBarrierCreateRequirement", fromKernels); }
+ncclResult_t pncclGinInboxA2ACreateRequirement() { return absent("ncclGinInboxA2ACreateRequirement", fromKernels); }
+ncclResult_t pncclGinOutboxCreateRequirement() { return absent("ncclGinOutboxCreateRequirement", fromKernels); }
+ncclResult_t pncclLLA2ACreateRequirement() { return absent("ncclLLA2ACreateRequirement", fromKernels); }
+ncclResult_t pncclLsaBarrierCreateRequirement() { return absent("ncclLsaBarrierCreateRequirement", fromKernels); }
+ncclResult_t pncclPutSignal() { return absent("ncclPutSignal", oneSided); }
+ncclResult_t pncclSignal() { return absent("ncclSignal", oneSided); }
+ncclResult_t pncclWaitSignal() { return absent("ncclWaitSignal", oneSided); }
+ncclResult_t pncclParamBind() { return absent("ncclParamBind", parameters); }
+ncclResult_t pncclParamGet() { return absent("ncclParamGet", parameters); }
+ncclResult_t pncclParamGetAllParameterKeys() { return absent("ncclParamGetAllParameterKeys", parameters); }
+ncclResult_t pncclParamGetParameter() { return absent("ncclParamGetParameter", parameters); }
+ncclResult_t pncclParamGetStr() { return absent("ncclParamGetStr", parameters); }
+ncclResult_t pncclParamGetI8() { return absent("ncclParamGetI8", parameters); }
+ncclResult_t pncclParamGetI16() { return absent("ncclParamGetI16", parameters); }
+ncclResult_t pncclParamGetI32() { return absent("ncclParamGetI32", parameters); }
+ncclResult_t pncclParamGetI64() { return absent("ncclParamGetI64", parameters); }
+ncclResult_t pncclParamGetU8() { return absent("ncclParamGetU8", parameters); }
+ncclResult_t pncclParamGetU16() { return absent("ncclParamGetU16", parameters); }
+ncclResult_t pncclParamGetU32() { return absent("ncclParamGetU32", parameters); }
+ncclResult_t pncclParamGetU64() { return absent("ncclParamGetU64", parameters); }
+void pncclParamDumpAll() { (void)absent("ncclParamDumpAll", parameters); }
+void pncclResetDebugInit() {}
+__attribute__((visibility("default"))) void ncclResetDebugInitInternal() {}
+// Of NCCL's device API, where 0 slots are none.
+int pncclLLA2ACalcSlots() { return 0; }
+
+ncclTeam_t pncclTeamWorld(ncclComm_t comm) { return everybody("ncclTeamWorld", comm); }
+// All ranks have each other's memory mapped.
+ncclTeam_t pncclTeamLsa(ncclComm_t comm) { return everybody("ncclTeamLsa", comm); }
+ncclTeam_t pncclTeamRail(ncclComm_t comm) {
+  auto const all = everybody("ncclTeamRail", comm);
+  return {all.nRanks == 0 ? 0 : 1, 0, all.nRanks};
+}
+int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank) {
+  return everybody("ncclTeamRankToWorld", comm).rank + (rank - team.rank) * team.stride;
+}
+int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank) {
+  return everybody("ncclTeamRankToLsa", comm).rank + (rank - team.rank) * team.stride;
+}
+}
+
+MSCCLPP_NCCL_FUNCTION(ncclGroupSimulateEnd);
+MSCCLPP_NCCL_FUNCTION(ncclCommRevoke);
+MSCCLPP_NCCL_FUNCTION(ncclCommGrow);
+MSCCLPP_NCCL_FUNCTION(ncclCommGetUniqueId);
+MSCCLPP_NCCL_FUNCTION(ncclCommSuspend);
+MSCCLPP_NCCL_FUNCTION(ncclCommResume);
+MSCCLPP_NCCL_FUNCTION(ncclCommMemStats);
+MSCCLPP_NCCL_FUNCTION(ncclCommQueryProperties);
+MSCCLPP_NCCL_FUNCTION(ncclWinGetUserPtr);
+MSCCLPP_NCCL_FUNCTION(ncclDevCommCreate);
+MSCCLPP_NCCL_FUNCTION(ncclDevCommDestroy);
+MSCCLPP_NCCL_FUNCTION(ncclGetLsaDevicePointer);
+MSCCLPP_NCCL_FUNCTION(ncclGetLsaMultimemDevicePointer);
+MSCCLPP_NCCL_FUNCTION(ncclGetMultimemDevicePointer);
+MSCCLPP_NCCL_FUNCTION(ncclGetPeerDevicePointer);
+MSCCLPP_NCCL_FUNCTION(ncclGinBarrierCreateRequirement);
+MSCCLPP_NCCL_FUNCTION(ncclGinInboxA2ACreateRequirement);
+MSCCLPP_NCCL_FUNCTION(ncclGinOutboxCreateRequirement);
+MSCCLPP_NCCL_FUNCTION(ncclLLA2ACreateRequirement);
+MSCCLPP_NCCL_FUNCTION(ncclLsaBarrierCreateRequirement);
+MSCCLPP_NCCL_FUNCTION(ncclPutSignal);
+MSCCLPP_NCCL_FUNCTION(ncclSignal);
+MSCCLPP_NCCL_FUNCTION(ncclWaitSignal);
+MSCCLPP_NCCL_FUNCTION(ncclParamBind);
+MSCCLPP_NCCL_FUNCTION(ncclParamGet);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetAllParameterKeys);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetParameter);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetStr);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetI8);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetI16);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetI32);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetI64);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetU8);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetU16);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetU32);
+MSCCLPP_NCCL_FUNCTION(ncclParamGetU64);
+MSCCLPP_NCCL_FUNCTION(ncclParamDumpAll);
+MSCCLPP_NCCL_FUNCTION(ncclResetDebugInit);
+MSCCLPP_NCCL_FUNCTION(ncclLLA2ACalcSlots);
+MSCCLPP_NCCL_FUNCTION(ncclTeamWorld);
+MSCCLPP_NCCL_FUNCTION(ncclTeamLsa);
+MSCCLPP_NCCL_FUNCTION(ncclTeamRail);
+MSCCLPP_NCCL_FUNCTION(ncclTeamRankToWorld);
+MSCCLPP_NCCL_FUNCTION(ncclTeamRankToLsa);

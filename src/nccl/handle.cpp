@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "nccl/handle.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "nccl/result.hpp"
+
+namespace mscclpp::nccl {
+namespace {
+
+constexpr std::uint64_t handleMagic = 0x6d7363636c2b2b31;  // no pointer, and unlikely as data
+
+// Communicators that are on their way out. The process ends behind them, or after a while.
+class Leaving {
+ public:
+  static Leaving& instance() {
+    // Not destroyed: threads may still run when it would be.
+    static auto* const leaving = new Leaving;
+    static struct AtExit {
+      ~AtExit() { leaving->waitForAll(); }
+    } const atExit;
+    return *leaving;
+  }
+
+  void add(std::shared_ptr<Comm> comm) {
+    auto const key = comm->key();
+    auto const here = comm->ranksHere();
+    std::unique_lock lock(mutex_);
+    auto& ranks = leaving_[key];
+    ++ranks.begun;
+    bool const isLast = ranks.begun == here;
+    std::thread([this, key, here, comm = std::move(comm)]() mutable {
+      comm->meetLast();
+      comm.reset();
+      std::lock_guard const held(mutex_);
+      if (auto const found = leaving_.find(key); ++found->second.ended == here) leaving_.erase(found);
+      changed_.notify_all();
+    }).detach();
+    if (isLast) changed_.wait_for(lock, limit, [&] { return !leaving_.contains(key); });
+  }
+
+ private:
+  struct Ranks {
+    int begun = 0;
+    int ended = 0;
+  };
+  static constexpr std::chrono::seconds limit{5};
+
+  void waitForAll() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, limit, [this] {
+      return std::ranges::all_of(leaving_, [](auto const& entry) { return entry.second.begun == entry.second.ended; });
+    });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::uint64_t, Ranks> leaving_;  // by communicator, until all its ranks of this process have left
+};
+
+}  // namespace
+
+Handle::Handle(Device device)
+    : magic_(handleMagic), process_(static_cast<std::uint64_t>(::getpid())), device_(device) {}
+
+Handle& Handle::of(ncclComm* communicator) {
+  if (communicator == nullptr) refuse(ncclInvalidArgument, "the communicator is a null pointer");
+  std::uint64_t magic = 0;
+  std::memcpy(&magic, communicator, sizeof magic);
+  if (magic != handleMagic) {
+    refuse(ncclInvalidArgument, "{} is no communicator of this library", fmt::ptr(communicator));
+  }
+  auto& handle = *reinterpret_cast<Handle*>(communicator);
+  if (handle.process_ != static_cast<std::uint64_t>(::getpid())) {
+    refuse(ncclInvalidUsage, "a communicator of process {}, which process {} has from fork(); make one of its own",
+           handle.process_, ::getpid());
+  }
+  return handle;
+}
+
+std::shared_ptr<Comm> Handle::comm() const {
+  std::lock_guard const lock(mutex_);
+  if (gone_) refuse(ncclInvalidArgument, "the communicator has been destroyed or aborted");
+  if (comm_ == nullptr) {
+    if (making_ == ncclInProgress) {
+      refuse(ncclInvalidUsage,
+             "the communicator is still being made; ask ncclCommGetAsyncError until it is not "
+             "ncclInProgress");
+    }
+    refuse(making_, "the communicator could not be made; abort it");
+  }
+  return comm_;
+}
+
+ncclResult_t Handle::making() const {
+  std::lock_guard const lock(mutex_);
+  if (gone_) refuse(ncclInvalidArgument, "the communicator has been destroyed or aborted");
+  return making_;
+}
+
+void Handle::made(std::shared_ptr<Comm> comm) {
+  {
+    std::lock_guard const lock(mutex_);
+    making_ = ncclSuccess;
+    if (!gone_) {
+      comm_ = std::move(comm);
+      return;
+    }
+  }
+  // It was given up meanwhile.
+  comm->abort();
+}
+
+void Handle::failed(ncclResult_t code) {
+  std::lock_guard const lock(mutex_);
+  making_ = code;
+}
+
+std::shared_ptr<Comm> Handle::take() {
+  std::lock_guard const lock(mutex_);
+  if (gone_) refuse(ncclInvalidArgument, "the communicator has been destroyed or aborted already");
+  gone_ = true;
+  return std::exchange(comm_, nullptr);
+}
+
+void retire(std::shared_ptr<Comm> comm) {
+  if (comm == nullptr) return;
+  comm->finishWork();
+  Leaving::instance().add(std::move(comm));
+}
+
+}  // namespace mscclpp::nccl

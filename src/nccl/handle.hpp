@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What an ncclComm_t points to. It is never freed, so that whoever calls with one that has been destroyed is told.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "nccl/comm.hpp"
+
+namespace mscclpp::nccl {
+
+class Handle {
+ public:
+  explicit Handle(Device device);
+
+  // Throws for null, for what is none, and while or after it is usable.
+  static Handle& of(ncclComm* communicator);
+  ncclComm* name() noexcept { return reinterpret_cast<ncclComm*>(this); }
+  Device device() const noexcept { return device_; }
+
+  std::shared_ptr<Comm> comm() const;
+  // The state of its making: ncclInProgress until made.
+  ncclResult_t making() const;
+  void made(std::shared_ptr<Comm> comm);
+  void failed(ncclResult_t code);
+  // Takes it away; null where it was never made.
+  std::shared_ptr<Comm> take();
+
+ private:
+  std::uint64_t magic_;
+  std::uint64_t process_;
+  Device device_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Comm> comm_;
+  ncclResult_t making_ = ncclInProgress;
+  bool gone_ = false;
+};
+
+// Ends what was taken: waits for the work of this device, then, beside the caller, for the other ranks. Where it is the
+// last of this process's ranks of its communicator, it also waits for that, a while, since the caller may end the
+// process, or reset the device, next.
+void retire(std::shared_ptr<Comm> comm);
+
+}  // namespace mscclpp::nccl

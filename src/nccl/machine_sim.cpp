@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "nccl/machine_sim.hpp"
+
+#include "nccl/machine.hpp"
+
+namespace mscclpp::nccl {
+namespace {
+thread_local int current = 0;
+}
+
+DeviceKind const machine = DeviceKind::sim;
+
+Device currentDevice() { return {machine, current}; }
+
+// Nothing here changes it.
+KeepDevice::KeepDevice() = default;
+KeepDevice::~KeepDevice() = default;
+
+}  // namespace mscclpp::nccl
+
+extern "C" void mscclppNcclSimSetDevice(int ordinal) { mscclpp::nccl::current = ordinal; }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "nccl/scale.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <type_traits>
+
+#include "mscclpp/device/group.hpp"
+#include "mscclpp/launch/launch.hpp"
+
+namespace mscclpp::nccl {
+namespace {
+
+template <class T>
+struct ScaleKernel {
+  MSCCLPP_DEVICE void operator()(T const* in, T* out, std::size_t count, T const* factor, T value) const {
+    auto const by = factor == nullptr ? value : *factor;
+    for (std::size_t i = thisGrid().rank(); i < count; i += thisGrid().size()) {
+      if constexpr (std::is_arithmetic_v<T>) {
+        out[i] = static_cast<T>(in[i] * by);
+      } else {
+        out[i] = T(static_cast<float>(in[i]) * static_cast<float>(by));
+      }
+    }
+  }
+};
+
+template <class T>
+struct DivideKernel {
+  MSCCLPP_DEVICE void operator()(T* data, std::size_t count, int by) const {
+    for (std::size_t i = thisGrid().rank(); i < count; i += thisGrid().size()) data[i] = static_cast<T>(data[i] / by);
+  }
+};
+
+LaunchShape shapeOf(std::size_t count) {
+  constexpr unsigned threads = 256;
+  return {.blocks = static_cast<unsigned>(std::clamp<std::size_t>((count + threads - 1) / threads, 1, 512)),
+          .threads = threads};
+}
+
+void startScale(Stream const& stream, Factor const& factor, void const* in, void* out, std::size_t count) {
+  withDataType(factor.type, [&]<class T>(std::type_identity<T>) {
+    T value{};
+    std::memcpy(&value, factor.value.data(), sizeof value);
+    launch(stream, shapeOf(count), ScaleKernel<T>{}, static_cast<T const*>(in), static_cast<T*>(out), count,
+           static_cast<T const*>(factor.device), value);
+  });
+}
+
+void startDivide(Stream const& stream, DataType type, void* data, std::size_t count, int by) {
+  withDataType(type, [&]<class T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T>) {
+      launch(stream, shapeOf(count), DivideKernel<T>{}, static_cast<T*>(data), count, by);
+    }
+  });
+}
+
+}  // namespace
+
+void prepareScaling(Device device) {
+  static std::mutex mutex;
+  static std::set<int> prepared;
+  std::lock_guard const lock(mutex);
+  if (prepared.contains(device.ordinal)) return;
+  Stream const stream(device);
+  for (auto const type : dataTypes) {
+    startScale(stream, {.type = type}, nullptr, nullptr, 0);
+    startDivide(stream, type, nullptr, 0, 1);
+  }
+  stream.synchronize();
+  prepared.insert(device.ordinal);
+}
+
+void divide(Stream const& stream, DataType type, void* data, std::size_t count, int by) {
+  if (count != 0) startDivide(stream, type, data, count, by);
+}
+
+void scale(Stream const& stream, Factor const& factor, void const* in, void* out, std::size_t count) {
+  if (count != 0) startScale(stream, factor, in, out, count);
+}
+
+}  // namespace mscclpp::nccl

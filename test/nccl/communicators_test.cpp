@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// NCCL's communicators: made, split, ended; memory; what is refused.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "nccl/ranks.hpp"
+
+using namespace mscclpp_test;
+
+namespace {
+
+constexpr std::size_t count = 1000;
+
+ncclConfig_t configuration() { return {sizeof(ncclConfig_t), 0xcafebeef, 22809, INT_MIN, INT_MIN, INT_MIN, INT_MIN}; }
+
+ncclResult_t state(ncclComm_t comm) {
+  auto result = ncclInternalError;
+  CHECK_NCCL(ncclCommGetAsyncError(comm, &result));
+  return result;
+}
+
+void waitUntilMade(ncclComm_t comm) {
+  while (state(comm) == ncclInProgress) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(state(comm) == ncclSuccess);
+}
+
+void sumOnce(NcclRank const& rank, ncclComm_t comm, float expected) {
+  Data<float> data(rank.device, count, static_cast<float>(rank.rank + 1));
+  CHECK_NCCL(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, comm, rank.native()));
+  rank.stream.synchronize();
+  CHECK(data.are(expected));
+}
+
+}  // namespace
+
+TEST_CASE("a communicator knows its numbers") {
+  int version = 0;
+  CHECK_NCCL(ncclGetVersion(&version));
+  CHECK(version == 22809);
+  forEachNcclRank(3, [](NcclRank& rank) {
+    int number = -1;
+    CHECK_NCCL(ncclCommCount(rank.comm, &number));
+    CHECK(number == 3);
+    CHECK_NCCL(ncclCommUserRank(rank.comm, &number));
+    CHECK(number == rank.rank);
+    mscclppNcclSimSetDevice(7);  // the device is that of the communicator's making
+    CHECK_NCCL(ncclCommCuDevice(rank.comm, &number));
+    CHECK(number == rank.rank);
+    sumOnce(rank, rank.comm, 6);
+    CHECK(state(rank.comm) == ncclSuccess);
+  });
+}
+
+TEST_CASE("splitting: by colour and key, without those that have no colour") {
+  forEachNcclRank(4, [](NcclRank& rank) {
+    ncclComm_t part = nullptr;
+    // Ranks 3, 1 and 0, in that order.
+    CHECK_NCCL(ncclCommSplit(rank.comm, rank.rank == 2 ? -1 : 5, -rank.rank, &part, nullptr));
+    CHECK((part == nullptr) == (rank.rank == 2));
+    if (part != nullptr) {
+      int number = -1;
+      CHECK_NCCL(ncclCommUserRank(part, &number));
+      CHECK(number == (rank.rank == 3 ? 0 : rank.rank == 1 ? 1 : 2));
+      sumOnce(rank, part, 7);
+    }
+    sumOnce(rank, rank.comm, 10);
+    if (part != nullptr) CHECK_NCCL(ncclCommDestroy(part));
+
+    // Equal keys: by rank. Two at once, in a group.
+    ncclComm_t halves = nullptr;
+    ncclComm_t all = nullptr;
+    CHECK_NCCL(ncclGroupStart());
+    CHECK_NCCL(ncclCommSplit(rank.comm, rank.rank / 2, 0, &halves, nullptr));
+    CHECK_NCCL(ncclCommSplit(rank.comm, 0, 0, &all, nullptr));
+    CHECK_NCCL(ncclGroupEnd());
+    sumOnce(rank, halves, rank.rank < 2 ? 3 : 7);
+    sumOnce(rank, all, 10);
+    CHECK_NCCL(ncclCommDestroy(halves));
+    CHECK_NCCL(ncclCommDestroy(all));
+    CHECK(ncclCommSplit(rank.comm, -2, 0, &all, nullptr) == ncclInvalidArgument);
+  });
+}
+
+TEST_CASE("shrinking: those that are excluded do not call") {
+  forEachNcclRank(3, [](NcclRank& rank) {
+    if (rank.rank == 1) return;
+    ncclComm_t rest = nullptr;
+    int excluded = 1;
+    CHECK_NCCL(ncclCommShrink(rank.comm, &excluded, 1, &rest, nullptr, 0));
+    sumOnce(rank, rest, 4);
+    CHECK_NCCL(ncclCommDestroy(rest));
+    excluded = 9;
+    CHECK(ncclCommShrink(rank.comm, &excluded, 1, &rest, nullptr, 0) == ncclInvalidArgument);
+    CHECK(rest == nullptr);
+  });
+}
+
+TEST_CASE("communicators that nobody waits for") {
+  ncclUniqueId id{};
+  CHECK_NCCL(ncclGetUniqueId(&id));
+  // One thread makes both, which would wait for each other for ever otherwise.
+  auto config = configuration();
+  config.blocking = 0;
+  std::vector<ncclComm_t> comms(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    mscclppNcclSimSetDevice(rank);
+    auto const result = ncclCommInitRankConfig(&comms[static_cast<std::size_t>(rank)], 2, id, rank, &config);
+    CHECK(result == ncclInProgress);
+    CHECK(comms[static_cast<std::size_t>(rank)] != nullptr);
+  }
+  for (auto* const comm : comms) waitUntilMade(comm);
+  for (auto* const comm : comms) CHECK_NCCL(ncclCommDestroy(comm));
+  mscclppNcclSimSetDevice(0);
+
+  SUBCASE("and one whose peer does not come") {
+    CHECK_NCCL(ncclGetUniqueId(&id));
+    ncclComm_t alone = nullptr;
+    CHECK(ncclCommInitRankConfig(&alone, 2, id, 0, &config) == ncclInProgress);
+    CHECK(state(alone) == ncclInProgress);
+    int number = 0;
+    CHECK(ncclCommCount(alone, &number) == ncclInvalidUsage);
+    CHECK_NCCL(ncclCommAbort(alone));
+  }
+}
+
+TEST_CASE("abort ends kernels that wait, from another thread") {
+  forEachNcclRank(2, [](NcclRank& rank) {
+    ncclComm_t other = nullptr;
+    CHECK_NCCL(ncclCommSplit(rank.comm, 0, rank.rank, &other, nullptr));
+    sumOnce(rank, other, 3);
+    if (rank.rank == 0) {
+      Data<float> data(rank.device, count, 1);
+      CHECK_NCCL(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, other, rank.native()));
+      std::thread([&] { CHECK_NCCL(ncclCommAbort(other)); }).join();
+      rank.stream.synchronize(std::chrono::seconds(5));
+      CHECK(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, other, rank.native()) ==
+            ncclInvalidArgument);
+      CHECK(lastError().find("destroyed or aborted") != std::string::npos);
+    } else {
+      CHECK_NCCL(ncclCommAbort(other));
+    }
+    sumOnce(rank, rank.comm, 3);
+  });
+}
+
+TEST_CASE("the end of a communicator") {
+  CHECK_NCCL(ncclCommDestroy(nullptr));
+  CHECK_NCCL(ncclCommAbort(nullptr));
+  forEachNcclRank(2, [](NcclRank& rank) {
+    ncclComm_t part = nullptr;
+    CHECK_NCCL(ncclCommSplit(rank.comm, 0, rank.rank, &part, nullptr));
+    sumOnce(rank, part, 3);
+    CHECK_NCCL(ncclCommFinalize(part));
+    CHECK(ncclCommFinalize(part) == ncclInvalidArgument);
+    float nothing = 0;
+    CHECK(ncclAllReduce(&nothing, &nothing, 1, ncclFloat32, ncclSum, part, rank.native()) == ncclInvalidUsage);
+    CHECK_NCCL(ncclCommDestroy(part));
+    CHECK(ncclCommDestroy(part) == ncclInvalidArgument);
+    int number = 0;
+    CHECK(ncclCommCount(part, &number) == ncclInvalidArgument);
+  });
+}
+
+TEST_CASE("memory: allocated, registered, in windows") {
+  forEachNcclRank(2, [](NcclRank& rank) {
+    void* memory = nullptr;
+    CHECK_NCCL(ncclMemAlloc(&memory, count * sizeof(float)));
+    REQUIRE(memory != nullptr);
+    ncclWindow_t window = nullptr;
+    CHECK_NCCL(ncclCommWindowRegister(rank.comm, memory, count * sizeof(float), &window, 1));
+    CHECK(window != nullptr);
+    auto* const data = static_cast<float*>(memory);
+    copyToDevice(rank.device, data, std::span<float const>(std::vector<float>(count, 2)));
+    CHECK_NCCL(ncclAllReduce(data, data, count, ncclFloat32, ncclSum, rank.comm, rank.native()));
+    rank.stream.synchronize();
+    std::vector<float> result(count);
+    copyToHost(rank.device, std::span<float>(result), data);
+    CHECK(result.back() == 4);
+    CHECK_NCCL(ncclCommWindowDeregister(rank.comm, window));
+    CHECK(ncclCommWindowDeregister(rank.comm, window) == ncclInvalidArgument);
+    void* handle = nullptr;
+    CHECK_NCCL(ncclCommRegister(rank.comm, memory, 16, &handle));
+    CHECK(handle != nullptr);
+    CHECK_NCCL(ncclCommDeregister(rank.comm, handle));
+    CHECK(ncclMemFree(data + 1) == ncclInvalidArgument);
+    std::thread([&] { CHECK_NCCL(ncclMemFree(memory)); }).join();
+    CHECK_NCCL(ncclMemFree(nullptr));
+  });
+}
+
+TEST_CASE("what cannot be right is refused, in words") {
+  CHECK(std::string(ncclGetErrorString(ncclInvalidUsage)).starts_with("invalid usage"));
+  CHECK(ncclGetErrorString(4711) != nullptr);
+  int number = 0;
+  CHECK(ncclCommCount(nullptr, &number) == ncclInvalidArgument);
+  CHECK(lastError().find("ncclCommCount: the communicator is a null pointer") != std::string::npos);
+  std::vector<char> garbage(4096, 'x');
+  CHECK(ncclCommCount(reinterpret_cast<ncclComm_t>(garbage.data()), &number) == ncclInvalidArgument);
+
+  ncclUniqueId id{};
+  ncclComm_t comm = nullptr;
+  CHECK(ncclCommInitRank(&comm, 2, id, 2) == ncclInvalidArgument);
+  std::memset(id.internal, 7, sizeof id.internal);
+  CHECK(ncclCommInitRank(&comm, 2, id, 0) == ncclInvalidUsage);
+  CHECK(comm == nullptr);
+  CHECK_NCCL(ncclGetUniqueId(&id));
+  auto config = configuration();
+  config.magic = 1;
+  CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclInvalidArgument);
+  config = configuration();
+  config.minCTAs = 4;
+  config.maxCTAs = 2;
+  CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclInvalidArgument);
+  config = configuration();
+  config.size = 16;  // of a caller that knows no more
+  CHECK_NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  CHECK_NCCL(ncclCommDestroy(comm));
+
+  forEachNcclRank(2, [](NcclRank& rank) {
+    Data<float> data(rank.device, count, 1);
+    auto* const at = data.data();
+    CHECK(ncclAllReduce(at, at, 1, ncclFloat32, 99, rank.comm, rank.native()) == ncclInvalidArgument);
+    CHECK(ncclAllReduce(at, at, 1, -1, ncclSum, rank.comm, rank.native()) == ncclInvalidArgument);
+    CHECK(ncclAllReduce(at, nullptr, 1, ncclFloat32, ncclSum, rank.comm, rank.native()) == ncclInvalidArgument);
+    CHECK(ncclBroadcast(at, at, 1, ncclFloat32, 2, rank.comm, rank.native()) == ncclInvalidArgument);
+    CHECK(ncclAllReduce(at, at + 1, 2, ncclFloat32, ncclSum, rank.comm, rank.native()) == ncclInvalidUsage);
+    CHECK(lastError().find("overlap") != std::string::npos);
+    sumOnce(rank, rank.comm, 3);  // none of it has done harm
+  });
+}
