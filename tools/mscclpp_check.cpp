@@ -295,8 +295,9 @@ int check(CommandLine const& line) {
   for (auto const& program : choose(std::move(programs), line)) {
     report.begin(program);
     crashed.schedules = 0;
+    std::map<int, std::uint64_t> begunByRank;
     auto const counted = [&](sim::RankContext& rank) {
-      crashed.schedules += rank.rank() == 0;
+      crashed.schedules = std::max(crashed.schedules, ++begunByRank[rank.rank()]);
       program.rankMain(rank);
     };
     report.add(sim::explore(program.world, counted, program.options));

@@ -327,6 +327,27 @@ TEST_CASE("a search that is cut short is not complete") {
   CHECK(searched.result.schedules == 3);
 }
 
+TEST_CASE("runs that are cut off as seen before count neither as schedules nor for findings") {
+  auto const program = [](sim::RankContext& rank) {
+    if (rank.rank() == 0) throw std::runtime_error("always");
+    DeviceArray<Word> memory(rank.device(), 1);
+    Stream stream(rank.device());
+    auto* m = memory.data();
+    stream.launch({.blocks = 3, .threads = 1}, [m] {
+      if (arch::blockIndex() == 0) {
+        waitUntil(m, 2);  // a look between the additions is cut off
+      } else {
+        fetchAdd<Order::release, Scope::device>(m, 1u);
+      }
+    });
+    stream.synchronize();
+  };
+  auto const result = sim::explore({.ranks = 2}, program, everything());
+  CHECK(result.complete);
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].seen == result.schedules);
+}
+
 TEST_CASE("a finding of the search replays") {
   auto const program = [](sim::RankContext& rank) {
     DeviceArray<Word> memory(rank.device(), 2);

@@ -298,6 +298,8 @@ class Crashes(unittest.TestCase):
         out = self.crash("hostWildWrite", "hostFailure", "rank 1, host code",
                          "plain access of address 0x1000 outside of all memory")
         self.assertIn(f"checks.cpp:{line_of('hostWildWrite')}\n", out)
+        for seed in range(1, 7):   # in some of them rank 1 begins
+            self.assertIn("in 1 schedule,", run("--run=hostWildWrite", f"--seed={seed}")[1])
 
 
 if __name__ == "__main__":

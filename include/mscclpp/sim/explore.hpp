@@ -36,7 +36,7 @@ enum class Strategy : std::uint8_t {
 
 struct ExploreOptions {
   Strategy strategy = Strategy::random;
-  int schedules = 100;     // at most
+  int schedules = 100;     // at most, beside the undisturbed one that pct and faults begin with
   std::uint64_t seed = 1;  // of the first schedule; each next one takes the next number
   double preemption = 0.05;
   int priorityChanges = 3;                  // pct

@@ -120,7 +120,7 @@ class Explorer {
       // Where priorities change depends on how long a run is, and where faults strike on what it launches; those of the
       // undisturbed one go into every seed.
       auto const director = replayDirector({});
-      auto const seen = runOnce(*director, options_.faults > 0 ? &undisturbed : nullptr);
+      auto const seen = count(runOnce(*director, options_.faults > 0 ? &undisturbed : nullptr));
       length = seen.memorySteps;
       if (!keep(seen, options_.seed, true)) return;
     }
@@ -147,8 +147,11 @@ class Explorer {
     }
   }
 
+  // A run that the search has cut off as the beginning of another one. It counts if it is the first to show something.
+  static bool isRepeated(Observed const& seen) { return seen.cut == Cut::wasSeen; }
+
   Observed count(Observed seen) {
-    if (seen.cut != Cut::wasSeen) ++result_.schedules;
+    if (!isRepeated(seen)) ++result_.schedules;
     result_.switches += seen.switches;
     result_.memorySteps += seen.memorySteps;
     result_.checkedAccesses += seen.checkedAccesses;
@@ -223,13 +226,14 @@ class Explorer {
   // Takes the findings over; false when exploring shall end.
   bool keep(Observed const& seen, std::uint64_t seed, bool mayShrink) {
     std::vector<std::pair<FindingKind, std::uint64_t>> inThisOne;
+    auto const knownBefore = result_.findings.size();
     for (auto const& finding : seen.findings) {
       std::pair const what{finding.kind, finding.key};
       if (std::ranges::find(inThisOne, what) != inThisOne.end()) continue;
       inThisOne.push_back(what);
       auto const known = std::ranges::find_if(result_.findings, [&](Finding const& f) { return isSame(f, finding); });
       if (known != result_.findings.end()) {
-        ++known->seen;
+        if (!isRepeated(seen)) ++known->seen;
         continue;
       }
       if (result_.findings.size() >= static_cast<std::size_t>(options_.maxFindings)) break;
@@ -239,6 +243,7 @@ class Explorer {
       result_.findings.push_back(std::move(kept));
       if (options_.shrink && mayShrink) shrinkFinding(result_.findings.back(), seen.schedule);
     }
+    if (isRepeated(seen) && result_.findings.size() > knownBefore) ++result_.schedules;
     if (options_.stopAtFirst && !result_.findings.empty()) return false;
     if (result_.findings.size() >= static_cast<std::size_t>(options_.maxFindings)) return false;
     return seen.end != RunEnd::wallLimit && Time::now() < deadline_;
