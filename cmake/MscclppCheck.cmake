@@ -2,14 +2,33 @@
 #
 # Programs that mscclpp-check runs, as tests. Part of the installed package.
 
+# Calls that the linker leads to the hooks, since no compiler marks them. The flags keep compilers from carrying them out in
+# place; for the builtins' own names see mscclpp/sim/visible_calls.hpp.
+set(mscclpp_check_calls memcpy memmove memset mempcpy bcopy bzero memcmp bcmp memchr strlen strcmp strncmp strcpy strncpy
+    stpcpy)
 # What the checker needs of every source: the compiler's calls before each access, line numbers, and no calls of
-# functions that the hooks do not see. g++ warns that its own runtime library does not support fences; the hooks do. It
-# also merges functions that do the same, and would name the lines of another one.
+# functions that the hooks do not see.
+set(mscclpp_check_flags -fsanitize=thread -g -U_FORTIFY_SOURCE "SHELL:-include mscclpp/sim/visible_calls.hpp")
+foreach(call IN LISTS mscclpp_check_calls)
+  list(APPEND mscclpp_check_flags -fno-builtin-${call})
+endforeach()
+# g++ warns that its own runtime library does not support fences; the hooks do. It also merges functions that do the same,
+# and would name the lines of another one.
+set(mscclpp_check_flags_GNU -Wno-tsan -fno-ipa-icf)
+# Clang does not mark accesses of more than 16 bytes, as it makes them of loops; and leaves atomics of 16 to a library.
+set(mscclpp_check_flags_Clang -fno-vectorize -fno-slp-vectorize)
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  list(APPEND mscclpp_check_flags_Clang -mcx16)
+endif()
 set(mscclpp_check_compile_options
-  $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread> $<$<COMPILE_LANGUAGE:CXX>:-g> $<$<COMPILE_LANGUAGE:CXX>:-U_FORTIFY_SOURCE>
-  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-tsan> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-ipa-icf>)
-# The link has no -fsanitize=thread, which would bring that library in. Nobody instruments memcpy and its kin.
-set(mscclpp_check_link_options LINKER:--wrap=memcpy,--wrap=memmove,--wrap=memset)
+  "$<$<COMPILE_LANGUAGE:CXX>:${mscclpp_check_flags}>"
+  "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:${mscclpp_check_flags_GNU}>"
+  "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:${mscclpp_check_flags_Clang}>")
+# The link has no -fsanitize=thread, which would bring that library in. Atomics of odd sizes are calls of libatomic.
+set(mscclpp_check_link_options "")
+foreach(call IN LISTS mscclpp_check_calls ITEMS __atomic_load __atomic_store __atomic_exchange __atomic_compare_exchange)
+  list(APPEND mscclpp_check_link_options LINKER:--wrap=${call})
+endforeach()
 
 # mscclpp_add_check(<name> SOURCES <sources...> [LIBRARIES <targets...>] [RANKS <n>] [SCHEDULES <n>]
 #                   [FAULTS <n>] [ARGUMENTS <options of mscclpp-check...>])

@@ -19,7 +19,7 @@ using namespace mscclpp;
 
 namespace {
 
-enum class Fault { none, race, wildWrite, wildCopy, deepStack, abort, deadLock };
+enum class Fault { none, race, copyRace, wideAtomic, wildWrite, wildCopy, deepStack, abort, deadLock };
 
 [[gnu::noinline]] unsigned digDown(unsigned depth) {
   volatile char room[512];
@@ -34,7 +34,15 @@ struct Square {
       values[i] = i * i;  // <- firstWrite
     }
     if (grid.rank() == 7 && fault == Fault::race) values[5] = 25;  // <- secondWrite
+    if (grid.rank() % 32 == 0 && fault == Fault::copyRace) {
+      std::uint32_t const row[] = {0, 1, 4, 9, 16};
+      std::memcpy(values, row, sizeof row);  // <- copyRace
+    }
     if (grid.rank() != 5) return;
+    if (fault == Fault::wideAtomic) {
+      __extension__ using Wide = unsigned __int128;
+      __atomic_store_n(reinterpret_cast<Wide*>(values), Wide{1} << 32, __ATOMIC_RELAXED);
+    }
     if (fault == Fault::wildWrite) *reinterpret_cast<std::uint32_t*>(4096) = 1;               // <- wildWrite
     if (fault == Fault::wildCopy) std::memcpy(values, reinterpret_cast<void*>(4096), count);  // <- wildCopy
     if (fault == Fault::deepStack) values[0] = digDown(1000);
@@ -68,6 +76,8 @@ auto squares(Fault fault) {
 sim::CheckProgram const correct{"correct", squares(Fault::none), {.ranks = 3}, {.schedules = 10}};
 sim::CheckProgram const wildWrite{"wildWrite", squares(Fault::wildWrite)};
 sim::CheckProgram const race{"race", squares(Fault::race)};
+sim::CheckProgram const copyRace{"copyRace", squares(Fault::copyRace)};
+sim::CheckProgram const wideAtomic{"wideAtomic", squares(Fault::wideAtomic)};
 sim::CheckProgram const wildCopy{"wildCopy", squares(Fault::wildCopy)};
 sim::CheckProgram const deepStack{"deepStack", squares(Fault::deepStack)};
 sim::CheckProgram const aborts{"abort", squares(Fault::abort)};

@@ -128,6 +128,16 @@ class Results(unittest.TestCase):
             self.assertRegex(out, place)
         self.assertEqual(run("--run=race", "--no-races")[0], NOTHING_FOUND)
 
+    def test_race_of_copies(self):
+        status, out, _ = run("--run=copyRace")
+        self.assertEqual(status, FOUND)
+        self.assertRegex(out, rf"plain write of 8 bytes\n.*\n      at .*checks.cpp:{line_of('copyRace')}\n")
+
+    def test_atomic_that_is_not_followed(self):
+        status, out, _ = run("--run=wideAtomic")
+        self.assertEqual(status, FOUND)
+        self.assertIn("block 0 thread 5: an atomic access of 16 bytes, which the checker does not follow", out)
+
     def test_dead_lock(self):
         status, out, _ = run("--run=deadLock", "--stop-at-first")
         self.assertEqual(status, FOUND)

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sim/checker/hook_calls.hpp"
 
+#include <fmt/format.h>
+
 #include "mscclpp/sim/backend/thread_context.hpp"
 #include "sim/backend/ordered_access.hpp"
 #include "sim/checker/checker.hpp"
+#include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
 #include "sim/memory/word_memory.hpp"
 
@@ -75,6 +78,15 @@ std::uint64_t hookUpdate(void* address, unsigned bytes, UpdateKind kind, std::ui
   }
   hostSynchronize(address, acquires(order), releases(order));
   return updateWord(address, bytes, update);
+}
+
+void hookOddAtomic(void const* address, std::size_t bytes) {
+  auto* const self = checkedThread(address);
+  if (self == nullptr) return;
+  self->block->kernel().fail(fmt::format(
+      "block {} thread {}: an atomic access of {} bytes, which the checker does not follow. Use words of 1, 2, 4 or 8 "
+      "bytes, or packets",
+      self->context.block, self->context.thread, bytes));
 }
 
 void hookFence(Order order, void const* code) {

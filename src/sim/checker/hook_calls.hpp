@@ -22,5 +22,7 @@ void hookStore(void* address, unsigned bytes, std::uint64_t value, Order order, 
 std::uint64_t hookUpdate(void* address, unsigned bytes, UpdateKind kind, std::uint64_t operand, std::uint64_t expected,
                          Order order, void const* code);
 void hookFence(Order order, void const* code);
+// One of another size, which fails the kernel whose memory it is on.
+void hookOddAtomic(void const* address, std::size_t bytes);
 
 }  // namespace mscclpp::sim

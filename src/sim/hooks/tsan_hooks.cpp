@@ -4,12 +4,13 @@
 // simulated machine's checker. Their names and signatures are those of GCC and Clang; no code of their run-time library
 // is used. Never link a program that holds this file with -fsanitize=thread.
 //
-// Calls of memcpy, memmove and memset are not marked by the compiler; the linker leads them here (--wrap).
+// Calls of memcpy, strlen and their kin are not marked by the compiler; the linker leads them here (--wrap).
 #include "sim/hooks/tsan_hooks.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 
 #include "sim/checker/hook_calls.hpp"
 
@@ -38,10 +39,11 @@ Order orderOf(int number) {
   }
 }
 
-// Atomics of 16 bytes are carried out, but not checked: no memory operation of a kernel is one. By compare and swap,
-// which a compiler does without a library (x86: -mcx16).
+// Atomics of 16 bytes, of host code: no memory operation of a kernel is one. By compare and swap, which a compiler does
+// without a library (x86: -mcx16).
 template <class Next>
 Wide updateWide(void volatile* address, Next next) {
+  mscclpp::sim::hookOddAtomic(const_cast<void*>(address), sizeof(Wide));
   auto* const word = static_cast<Wide volatile*>(address);
   Wide seen = *word;
   while (true) {
@@ -53,6 +55,32 @@ Wide updateWide(void volatile* address, Next next) {
 
 Wide replaceWide(void volatile* address, Wide expected, Wide desired) {
   return updateWide(address, [&](Wide seen) { return seen == expected ? desired : seen; });
+}
+
+void noteCopy(void* to, void const* from, std::size_t bytes, void const* code) {
+  mscclpp::sim::hookAccess(from, bytes, false, code);
+  mscclpp::sim::hookAccess(to, bytes, true, code);
+}
+
+void noteReads(void const* a, void const* b, std::size_t bytes, void const* code) {
+  mscclpp::sim::hookAccess(a, bytes, false, code);
+  mscclpp::sim::hookAccess(b, bytes, false, code);
+}
+
+// Atomics of other sizes, of host code likewise, which compilers leave to libatomic.
+template <class Act>
+auto withOddAtomic(std::size_t bytes, void volatile* address, Act act) {
+  static std::mutex mutex;
+  mscclpp::sim::hookOddAtomic(const_cast<void*>(address), bytes);
+  std::lock_guard const lock(mutex);
+  return act(const_cast<void*>(address));
+}
+
+// Characters of two strings that are looked at to compare them.
+std::size_t lengthCompared(char const* a, char const* b, std::size_t limit) {
+  std::size_t equal = 0;
+  while (equal < limit && a[equal] == b[equal] && a[equal] != 0) ++equal;
+  return equal < limit ? equal + 1 : limit;
 }
 
 }  // namespace
@@ -192,35 +220,106 @@ void __tsan_atomic_signal_fence(int) {}
 void* __real_memcpy(void* to, void const* from, std::size_t bytes);
 void* __real_memmove(void* to, void const* from, std::size_t bytes);
 void* __real_memset(void* to, int value, std::size_t bytes);
+int __real_memcmp(void const* a, void const* b, std::size_t bytes);
+void* __real_memchr(void const* from, int value, std::size_t bytes);
+std::size_t __real_strlen(char const* text);
+int __real_strncmp(char const* a, char const* b, std::size_t limit);
 
-void* __wrap_memcpy(void* to, void const* from, std::size_t bytes) {
+#define MSCCLPP_BLOCK_CALLS(prefix)                                      \
+  void* prefix##memcpy(void* to, void const* from, std::size_t bytes) {  \
+    noteCopy(to, from, bytes, MSCCLPP_HERE);                             \
+    return __real_memcpy(to, from, bytes);                               \
+  }                                                                      \
+  void* prefix##memmove(void* to, void const* from, std::size_t bytes) { \
+    noteCopy(to, from, bytes, MSCCLPP_HERE);                             \
+    return __real_memmove(to, from, bytes);                              \
+  }                                                                      \
+  void* prefix##memset(void* to, int value, std::size_t bytes) {         \
+    mscclpp::sim::hookAccess(to, bytes, true, MSCCLPP_HERE);             \
+    return __real_memset(to, value, bytes);                              \
+  }
+
+MSCCLPP_BLOCK_CALLS(__wrap_)
+MSCCLPP_BLOCK_CALLS(__tsan_)  // what Clang emits for them from version 15 on
+
+void* __wrap_mempcpy(void* to, void const* from, std::size_t bytes) {
+  noteCopy(to, from, bytes, MSCCLPP_HERE);
+  return static_cast<char*>(__real_memcpy(to, from, bytes)) + bytes;
+}
+void __wrap_bcopy(void const* from, void* to, std::size_t bytes) {
+  noteCopy(to, from, bytes, MSCCLPP_HERE);
+  __real_memmove(to, from, bytes);
+}
+void __wrap_bzero(void* to, std::size_t bytes) {
+  mscclpp::sim::hookAccess(to, bytes, true, MSCCLPP_HERE);
+  __real_memset(to, 0, bytes);
+}
+int __wrap_memcmp(void const* a, void const* b, std::size_t bytes) {
+  noteReads(a, b, bytes, MSCCLPP_HERE);
+  return __real_memcmp(a, b, bytes);
+}
+int __wrap_bcmp(void const* a, void const* b, std::size_t bytes) {
+  noteReads(a, b, bytes, MSCCLPP_HERE);
+  return __real_memcmp(a, b, bytes);
+}
+void* __wrap_memchr(void const* from, int value, std::size_t bytes) {
+  auto* const found = static_cast<char*>(__real_memchr(from, value, bytes));
+  auto const* const begin = static_cast<char const*>(from);
+  auto const read = found == nullptr ? bytes : static_cast<std::size_t>(found - begin) + 1;
+  mscclpp::sim::hookAccess(from, read, false, MSCCLPP_HERE);
+  return found;
+}
+std::size_t __wrap_strlen(char const* text) {
+  auto const length = __real_strlen(text);
+  mscclpp::sim::hookAccess(text, length + 1, false, MSCCLPP_HERE);
+  return length;
+}
+int __wrap_strcmp(char const* a, char const* b) {
+  noteReads(a, b, lengthCompared(a, b, SIZE_MAX), MSCCLPP_HERE);
+  return __real_strncmp(a, b, SIZE_MAX);
+}
+int __wrap_strncmp(char const* a, char const* b, std::size_t limit) {
+  noteReads(a, b, lengthCompared(a, b, limit), MSCCLPP_HERE);
+  return __real_strncmp(a, b, limit);
+}
+char* __wrap_strcpy(char* to, char const* from) {
+  auto const bytes = __real_strlen(from) + 1;
+  noteCopy(to, from, bytes, MSCCLPP_HERE);
+  return static_cast<char*>(__real_memcpy(to, from, bytes));
+}
+char* __wrap_stpcpy(char* to, char const* from) {
+  auto const bytes = __real_strlen(from) + 1;
+  noteCopy(to, from, bytes, MSCCLPP_HERE);
+  return static_cast<char*>(__real_memcpy(to, from, bytes)) + bytes - 1;
+}
+char* __wrap_strncpy(char* to, char const* from, std::size_t limit) {
+  auto const* const end = static_cast<char const*>(__real_memchr(from, 0, limit));
+  auto const bytes = end == nullptr ? limit : static_cast<std::size_t>(end - from) + 1;
   mscclpp::sim::hookAccess(from, bytes, false, MSCCLPP_HERE);
-  mscclpp::sim::hookAccess(to, bytes, true, MSCCLPP_HERE);
-  return __real_memcpy(to, from, bytes);
+  mscclpp::sim::hookAccess(to, limit, true, MSCCLPP_HERE);
+  __real_memset(to, 0, limit);
+  return static_cast<char*>(__real_memcpy(to, from, bytes));
 }
-void* __wrap_memmove(void* to, void const* from, std::size_t bytes) {
-  mscclpp::sim::hookAccess(from, bytes, false, MSCCLPP_HERE);
-  mscclpp::sim::hookAccess(to, bytes, true, MSCCLPP_HERE);
-  return __real_memmove(to, from, bytes);
+
+void __wrap___atomic_load(std::size_t bytes, void volatile* address, void* to, int) {
+  withOddAtomic(bytes, address, [&](void* word) { __real_memcpy(to, word, bytes); });
 }
-void* __wrap_memset(void* to, int value, std::size_t bytes) {
-  mscclpp::sim::hookAccess(to, bytes, true, MSCCLPP_HERE);
-  return __real_memset(to, value, bytes);
+void __wrap___atomic_store(std::size_t bytes, void volatile* address, void const* from, int) {
+  withOddAtomic(bytes, address, [&](void* word) { __real_memcpy(word, from, bytes); });
 }
-// What Clang emits for them from version 15 on.
-void* __tsan_memcpy(void* to, void const* from, std::size_t bytes) {
-  mscclpp::sim::hookAccess(from, bytes, false, MSCCLPP_HERE);
-  mscclpp::sim::hookAccess(to, bytes, true, MSCCLPP_HERE);
-  return __real_memcpy(to, from, bytes);
+void __wrap___atomic_exchange(std::size_t bytes, void volatile* address, void const* from, void* to, int) {
+  withOddAtomic(bytes, address, [&](void* word) {
+    __real_memcpy(to, word, bytes);
+    __real_memcpy(word, from, bytes);
+  });
 }
-void* __tsan_memmove(void* to, void const* from, std::size_t bytes) {
-  mscclpp::sim::hookAccess(from, bytes, false, MSCCLPP_HERE);
-  mscclpp::sim::hookAccess(to, bytes, true, MSCCLPP_HERE);
-  return __real_memmove(to, from, bytes);
-}
-void* __tsan_memset(void* to, int value, std::size_t bytes) {
-  mscclpp::sim::hookAccess(to, bytes, true, MSCCLPP_HERE);
-  return __real_memset(to, value, bytes);
+bool __wrap___atomic_compare_exchange(std::size_t bytes, void volatile* address, void* expected, void const* desired,
+                                      int, int) {
+  return withOddAtomic(bytes, address, [&](void* word) {
+    bool const equal = __real_memcmp(word, expected, bytes) == 0;
+    __real_memcpy(equal ? word : expected, equal ? desired : word, bytes);
+    return equal;
+  });
 }
 
 // Code that a compiler made for its own ends, and the lock bit inside of std::atomic<std::shared_ptr>: atomics, which
