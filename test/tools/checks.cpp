@@ -78,6 +78,7 @@ sim::CheckProgram const wildWrite{"wildWrite", squares(Fault::wildWrite)};
 sim::CheckProgram const race{"race", squares(Fault::race)};
 sim::CheckProgram const copyRace{"copyRace", squares(Fault::copyRace)};
 sim::CheckProgram const wideAtomic{"wideAtomic", squares(Fault::wideAtomic)};
+sim::CheckProgram const touchesNothing{"touchesNothing", [](sim::RankContext&) {}};
 sim::CheckProgram const wildCopy{"wildCopy", squares(Fault::wildCopy)};
 sim::CheckProgram const deepStack{"deepStack", squares(Fault::deepStack)};
 sim::CheckProgram const aborts{"abort", squares(Fault::abort)};
@@ -104,6 +105,7 @@ sim::CheckProgram const oversight{"oversight", [](sim::RankContext& rank) {
                                   }};
 sim::CheckProgram const oneOfThree{"threeRanksOnly", [](sim::RankContext& rank) {
                                      if (rank.ranks() != 3) throw std::runtime_error("not three ranks");
+                                     square(rank, Fault::none);
                                    }};
 
 }  // namespace

@@ -138,6 +138,13 @@ class Results(unittest.TestCase):
         self.assertEqual(status, FOUND)
         self.assertIn("block 0 thread 5: an atomic access of 16 bytes, which the checker does not follow", out)
 
+    def test_nothing_checked(self):
+        status, out, _ = run("--run=touchesNothing")
+        self.assertEqual(status, FOUND)
+        self.assertIn("[1] nothingChecked: ", out)
+        self.assertIn("mscclpp_add_check()", out)
+        self.assertEqual(run("--run=touchesNothing", "--no-races")[0], NOTHING_FOUND)
+
     def test_dead_lock(self):
         status, out, _ = run("--run=deadLock", "--stop-at-first")
         self.assertEqual(status, FOUND)
@@ -182,8 +189,8 @@ class Results(unittest.TestCase):
 
     def test_object_without_hooks(self):
         status, out, err = run(target=ARGUMENTS.unseen)
-        self.assertEqual(status, NOTHING_FOUND)
-        self.assertIn("nothing found", out)
+        self.assertEqual(status, FOUND)
+        self.assertIn("[1] nothingChecked: ", out)
         self.assertIn("without the compiler's hooks", err)
 
     def test_object_by_bare_name(self):

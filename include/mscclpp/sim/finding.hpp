@@ -25,6 +25,7 @@ enum class FindingKind : std::uint8_t {
   kernelFailure,      // trap, exception, bad address, misused barrier
   hostFailure,        // an exception of a rank's host code: a wrong result, an error of the library
   stepLimit,          // the run was cut off
+  nothingChecked,     // no schedule had an access that the checker saw
 };
 
 std::string_view nameOf(FindingKind kind);

@@ -108,6 +108,10 @@ class Explorer {
     } else {
       search();
     }
+    if (result_.ok() && options_.findRaces && result_.checkedAccesses == 0) {
+      result_.findings.push_back(nothingCheckedFinding());
+      result_.findings.back().seen = result_.schedules;
+    }
     result_.seconds = std::chrono::duration<double>(Time::now() - begun_).count();
     return std::move(result_);
   }

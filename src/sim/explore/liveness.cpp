@@ -225,6 +225,18 @@ std::vector<Finding> findingsOfEnd(RunEnd end, RankRun const& run) {
   return findings;
 }
 
+Finding nothingCheckedFinding() {
+  Finding finding;
+  finding.kind = FindingKind::nothingChecked;
+  finding.summary = "no access to memory of the simulated machine was seen, so nothing was checked";
+  finding.explanation =
+      "Plain accesses are seen in code that is compiled with the compiler's hooks: build the kernels with "
+      "mscclpp_add_check(), or link mscclpp::check in place of mscclpp::sim. A program that shall touch no GPU memory "
+      "sets ExploreOptions::findRaces to false, or takes --no-races";
+  finding.key = keyOf(finding.kind, {});
+  return finding;
+}
+
 Finding leakFinding(std::size_t allocations, std::size_t streams) {
   Finding finding;
   finding.kind = FindingKind::hostFailure;

@@ -16,6 +16,7 @@
 namespace mscclpp::sim {
 
 std::vector<Finding> findingsOfEnd(RunEnd end, RankRun const& run);
+Finding nothingCheckedFinding();
 Finding leakFinding(std::size_t allocations, std::size_t streams);
 
 }  // namespace mscclpp::sim

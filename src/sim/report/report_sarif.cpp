@@ -58,6 +58,8 @@ constexpr std::array rules{
          "The message is that of the exception."},
     Rule{FindingKind::stepLimit, "Step limit", "A run was cut off before its end.",
          "Raise the limit, or make the checked program smaller."},
+    Rule{FindingKind::nothingChecked, "Nothing checked", "The checker has seen no access.",
+         "Compile the kernels with the compiler's hooks: mscclpp_add_check() or mscclpp::check."},
 };
 
 constexpr bool rulesStandInOrder() {

@@ -151,6 +151,8 @@ std::string_view nameOf(FindingKind kind) {
       return "hostFailure";
     case FindingKind::stepLimit:
       return "stepLimit";
+    case FindingKind::nothingChecked:
+      return "nothingChecked";
   }
   return "unknown";
 }
