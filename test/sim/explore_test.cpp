@@ -361,6 +361,45 @@ TEST_CASE("a failed kernel is one finding, and the rank's error about it is none
   CHECK(finding.accesses[0].thread == 40);
 }
 
+TEST_CASE("the first failure of a rank is the finding, and what others throw because of it stands under it") {
+  auto const program = [](sim::RankContext& rank) {
+    if (rank.rank() == 1) throw std::runtime_error("old packet taken for new");
+    rank.bootstrap()->barrier();
+  };
+  auto const result = sim::explore({.ranks = 3}, program, orderedOnly(Strategy::random, 50));
+  REQUIRE_MESSAGE(result.findings.size() == 1, sim::toText(result));
+  auto const& finding = result.findings[0];
+  CHECK(finding.summary == "rank 1: old packet taken for new");
+  CHECK(finding.seen == 50);
+  REQUIRE(finding.accesses.size() == 3);
+  CHECK(finding.accesses[0].what == "threw: old packet taken for new");
+  CHECK(contains(finding.accesses[1].what, "rank 1 is gone"));
+  CHECK(contains(finding.accesses[2].what, "rank 1 is gone"));
+  CHECK(contains(finding.explanation, "What has failed after it stands under it"));
+}
+
+TEST_CASE("a kernel that uses memory of a rank that has failed is no finding of its own") {
+  std::uint32_t* ofRank1 = nullptr;
+  auto const program = [&](sim::RankContext& rank) {
+    Stream stream(rank.device());
+    DeviceArray<std::uint32_t> word(rank.device(), 1);
+    if (rank.rank() == 1) {
+      ofRank1 = word.data();
+      machine().enablePeer(0, machine().allocationOf(ofRank1));
+    }
+    rank.bootstrap()->barrier();
+    if (rank.rank() == 1) throw std::runtime_error("old packet taken for new");
+    stream.launch({.blocks = 1, .threads = 32}, [p = ofRank1] {
+      for (unsigned i = 0; i < 10; ++i) store<Order::relaxed, Scope::system>(p, i);
+    });
+    stream.synchronize();
+  };
+  auto const result = sim::explore({.ranks = 2}, program, orderedOnly(Strategy::random, 50));
+  REQUIRE_MESSAGE(result.findings.size() == 1, sim::toText(result));
+  CHECK(result.findings[0].summary == "rank 1: old packet taken for new");
+  CHECK(result.findings[0].seen == 50);
+}
+
 TEST_CASE("the machine is clean after findings, and leaks are told") {
   for (int i = 0; i < 3; ++i) {
     CHECK(has(sim::explore({.ranks = 2}, waitsForEver, orderedOnly(Strategy::random, 5)), FindingKind::deadLock));

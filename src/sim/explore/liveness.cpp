@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 
 #include <cxxabi.h>
@@ -133,12 +134,7 @@ Finding findingOfCut(Cut why) {
   return finding;
 }
 
-Finding findingOf(KernelFailure const& failure) {
-  Finding finding;
-  finding.kind = FindingKind::kernelFailure;
-  finding.summary = fmt::format("kernel \"{}\" failed on rank {}: {}", failure.kernel, failure.device, failure.text);
-  finding.explanation = "The kernel has ended early, and so has what follows it in its stream";
-  finding.key = keyOf(finding.kind, {failure.kernel, withoutNumbers(failure.text)});
+AccessRecord recordOf(KernelFailure const& failure) {
   AccessRecord record;
   record.what = failure.text;
   record.rank = failure.device;
@@ -146,7 +142,16 @@ Finding findingOf(KernelFailure const& failure) {
   record.block = failure.block;
   record.thread = failure.thread;
   record.calls = failure.calls;
-  if (failure.byThread) finding.accesses.push_back(std::move(record));
+  return record;
+}
+
+Finding findingOf(KernelFailure const& failure) {
+  Finding finding;
+  finding.kind = FindingKind::kernelFailure;
+  finding.summary = fmt::format("kernel \"{}\" failed on rank {}: {}", failure.kernel, failure.device, failure.text);
+  finding.explanation = "The kernel has ended early, and so has what follows it in its stream";
+  finding.key = keyOf(finding.kind, {failure.kernel, withoutNumbers(failure.text)});
+  if (failure.byThread) finding.accesses.push_back(recordOf(failure));
   return finding;
 }
 
@@ -187,19 +192,25 @@ bool isDeviceError(std::exception_ptr const& exception) {
   }
 }
 
-Finding findingOf(HostTask const& task) {
+// The first rank says what went wrong; what the others have thrown and other consequences stand under it.
+Finding findingOf(std::span<HostTask const* const> failed, std::vector<AccessRecord> consequences) {
   Finding finding;
   finding.kind = FindingKind::hostFailure;
-  auto const text = textOf(task.failure());
-  finding.summary = fmt::format("rank {}: {}", task.rank(), text);
+  auto const text = textOf(failed.front()->failure());
+  finding.summary = fmt::format("rank {}: {}", failed.front()->rank(), text);
   finding.explanation =
       "The rank's host code has thrown this: a check of its own that failed, or an error of the library";
   finding.key = keyOf(finding.kind, {withoutNumbers(text)});
-  AccessRecord record;
-  record.what = "threw: " + text;
-  record.rank = task.rank();
-  record.host = true;
-  finding.accesses.push_back(std::move(record));
+  for (auto const* const task : failed) {
+    AccessRecord record;
+    record.what = "threw: " + textOf(task->failure());
+    record.rank = task->rank();
+    record.host = true;
+    finding.accesses.push_back(std::move(record));
+  }
+  std::ranges::move(consequences, std::back_inserter(finding.accesses));
+  if (finding.accesses.size() > maxRecords) finding.accesses.resize(maxRecords);
+  if (finding.accesses.size() > 1) finding.explanation += ". What has failed after it stands under it";
   return finding;
 }
 
@@ -208,15 +219,24 @@ Finding findingOf(HostTask const& task) {
 std::vector<Finding> findingsOfEnd(RunEnd end, RankRun const& run) {
   auto& machine = Machine::instance();
   std::vector<Finding> findings;
-  for (auto const& failure : run.kernelFailures()) findings.push_back(findingOf(failure));
-  bool const kernelFailed = !findings.empty();
+  auto failed = run.failedRanks();
   auto const* const faults = machine.scheduler().faults();
   bool const struck = faults != nullptr && faults->struck();
+  if (struck) std::erase_if(failed, [](HostTask const* task) { return isReport(task->failure()); });
   // What follows from a failed kernel, or from a rank that is gone, is no finding of its own.
-  for (auto const& task : run.hostTasks()) {
-    if (!task->failure() || (struck && isReport(task->failure()))) continue;
-    if (!kernelFailed || !isDeviceError(task->failure())) findings.push_back(findingOf(*task));
-    if (!struck) break;  // with faults ranks fail by themselves
+  std::vector<AccessRecord> consequences;
+  for (auto const& failure : run.kernelFailures()) {
+    if (failure.afterRank && !failed.empty() && !struck) {
+      consequences.push_back(recordOf(failure));
+    } else {
+      findings.push_back(findingOf(failure));
+    }
+  }
+  if (struck) {
+    // With faults ranks fail by themselves.
+    for (auto const* const& task : failed) findings.push_back(findingOf({&task, 1}, {}));
+  } else if (!failed.empty() && (findings.empty() || !isDeviceError(failed.front()->failure()))) {
+    findings.push_back(findingOf(failed, std::move(consequences)));
   }
   if (!findings.empty()) return findings;
   if (end == RunEnd::stuck) findings.push_back(findingOfStuck(waitingGroups(machine)));

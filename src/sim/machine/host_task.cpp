@@ -30,7 +30,9 @@ void HostTask::body() noexcept {
 
 TaskKey HostTask::key() const { return keyOfHost(rank_); }
 
-void HostTask::ended() { Machine::instance().run()->noteHostTaskEnded(); }
+void HostTask::ended() {
+  if (failure_) Machine::instance().run()->noteFailure(*this);
+}
 
 void HostTask::failedToStart(char const* why) {
   failure_ = std::make_exception_ptr(

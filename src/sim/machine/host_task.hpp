@@ -17,6 +17,7 @@ class HostTask final : public Task {
   int rank() const { return rank_; }
   TaskKey key() const override;
   std::exception_ptr const& failure() const { return failure_; }
+  bool hasFreedByException = false;  // memory that others may use
   void ended() override;
   void failedToStart(char const* why) override;
 

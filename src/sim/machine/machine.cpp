@@ -301,6 +301,7 @@ void Machine::release(void* base) noexcept {
     // What follows from a rank's failure is no finding of its own.
     if (std::uncaught_exceptions() != 0) {
       observer_->forget(address, heap_.bytesAt(base));
+      if (task != nullptr) task->hasFreedByException = true;
     } else {
       observer_->freeing(task == nullptr ? nullptr : task->agent, address, heap_.bytesAt(base));
     }

@@ -41,6 +41,7 @@ struct RankRunOptions {
 struct KernelFailure {
   int device = 0;
   std::string kernel;
+  bool afterRank = false;  // a rank had failed, and may have freed what the kernel uses
   bool byThread = false;
   unsigned block = 0;
   unsigned thread = 0;
@@ -58,14 +59,14 @@ class RankRun {
 
   RunEnd toEnd();
   std::vector<std::unique_ptr<HostTask>> const& hostTasks() const { return hostTasks_; }
-  // The first rank whose code has thrown; null: none.
-  HostTask const* failedRank() const;
+  // Ranks whose code has thrown, the first first.
+  std::vector<HostTask const*> const& failedRanks() const { return failedRanks_; }
   std::vector<KernelFailure> const& kernelFailures() const { return kernelFailures_; }
   // Ends whatever still runs: all frames are unwound.
   void unwind() noexcept;
 
   // ---- called meanwhile
-  void noteHostTaskEnded() { ++hostTasksEnded_; }
+  void noteFailure(HostTask const& task) { failedRanks_.push_back(&task); }
   void noteFailure(Kernel& kernel);
 
  private:
@@ -77,7 +78,7 @@ class RankRun {
   RankRunOptions options_;
   HostWait previousWait_ = nullptr;
   std::vector<std::unique_ptr<HostTask>> hostTasks_;
-  std::size_t hostTasksEnded_ = 0;
+  std::vector<HostTask const*> failedRanks_;
   std::vector<KernelFailure> kernelFailures_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sim/machine/rank_run.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -54,25 +55,14 @@ RankRun::~RankRun() {
   machine_.endRun();
 }
 
-HostTask const* RankRun::failedRank() const {
-  for (auto const& task : hostTasks_) {
-    if (task->failure()) return task.get();
-  }
-  return nullptr;
-}
-
 RunEnd RankRun::toEnd() {
   auto& scheduler = machine_.scheduler();
   for (auto& task : hostTasks_) scheduler.add(*task);
-  std::size_t seenEnded = 0;
   for (std::uint64_t steps = 1;; ++steps) {
     bool const went = scheduler.step() || (scheduler.whyCut() == Cut::none && finishLateCopies()) ||
                       (options_.waitsExpire && scheduler.expireWait()) ||
                       (scheduler.whyCut() == Cut::none && scheduler.outlastFault());
-    if (options_.stopAtFailure && seenEnded != hostTasksEnded_) {
-      seenEnded = hostTasksEnded_;
-      if (failedRank() != nullptr) return RunEnd::failed;
-    }
+    if (options_.stopAtFailure && !failedRanks_.empty()) return RunEnd::failed;
     if (!went) {
       if (scheduler.whyCut() != Cut::none) return RunEnd::cut;
       return !waitingGroups(machine_).empty() ? RunEnd::stuck : RunEnd::finished;
@@ -116,7 +106,10 @@ bool RankRun::finishLateCopies() {
 
 void RankRun::noteFailure(Kernel& kernel) {
   auto const* task = currentTask();
-  KernelFailure failure{kernel.stream().device(), kernel.name(), false, 0, 0, kernel.failure(), {}};
+  KernelFailure failure{
+      .device = kernel.stream().device(), .kernel = kernel.name(), .text = kernel.failure(), .calls = {}};
+  failure.afterRank = std::ranges::any_of(
+      hostTasks_, [](auto const& rank) { return rank->failure() != nullptr || rank->hasFreedByException; });
   if (task != nullptr && task->isGpuThread()) {
     auto const& context = static_cast<GpuThread const&>(*task).context;
     failure.byThread = true;
@@ -154,7 +147,7 @@ void judge(RunEnd end, RankRun const& run, RunOptions const& options) {
       }
       return;
     case RunEnd::failed:
-      std::rethrow_exception(run.failedRank()->failure());
+      std::rethrow_exception(run.failedRanks().front()->failure());
     case RunEnd::stuck:
       throw Error(ErrorCode::timeout,
                   fmt::format("dead-lock in a simulated run (seed {}, after {} switches): nobody can go on\n{}{}"
