@@ -2,7 +2,10 @@
 //
 // A thread of the host that acts for kernels: it takes triggers from a FIFO and hands them to a handler.
 //
-//   Proxy proxy(communicator, [&](layout::Trigger const& trigger) { ...; return ProxyAction::goOn; });
+//   Proxy proxy(communicator, [&](layout::Trigger const& trigger, std::uint64_t position) {
+//     ...;
+//     return ProxyAction::goOn;
+//   });
 //   proxy.start();
 //   launch(..., proxy.fifo().deviceHandle());      // FifoDeviceHandle::push in the kernel
 //   proxy.stop();
