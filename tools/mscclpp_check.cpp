@@ -183,8 +183,8 @@ std::vector<Program> load(std::string const& object) {
   if (sim::instrumentedUnits() == unitsBefore) {
     fmt::print(stderr,
                "mscclpp-check: warning: {} was compiled without the compiler's hooks, so its plain accesses are not "
-               "seen. Link mscclpp::check_object, or add -fsanitize=thread -g to the compiler's options (not the "
-               "linker's)\n",
+               "seen. Link mscclpp::check_object, or compile and link it with the options that docs/checker_command.md "
+               "names\n",
                object);
   }
   return programs;
