@@ -63,6 +63,9 @@ Comm::Comm(std::unique_ptr<Communicator> communicator, bool blocking)
     : communicator_(std::move(communicator)), blocking_(blocking), queue_(communicator_->device()) {
   if (auto const limit = patience("MSCCLPP_KERNEL_TIMEOUT")) communicator_->setTimeLimit(*limit);
   meetFirst();
+  if (isApart_) return;
+  (void)World::of(*communicator_);
+  prepareScaling(device());
   links_.emplace(*communicator_, linkRequirement(size()));
 }
 
@@ -73,18 +76,57 @@ Comm::~Comm() = default;
 
 // What ranks find out together once, so that calls need not.
 void Comm::meetFirst() {
-  (void)World::of(*communicator_);
-  prepareScaling(device());
   static std::uint64_t const process = freshNumber();
   struct Introduction {
     std::uint64_t process;
     std::uint64_t number;
+    int realVersion;
+    unsigned forced;
+    int apartFrom;  // a rank; -1: none
   };
+  auto const* const real = RealNccl::instance();
+  Introduction mine{.process = process,
+                    .number = freshNumber(),
+                    .realVersion = real == nullptr ? 0 : real->version,
+                    .forced = Forced::instance().bits(),
+                    .apartFrom = -1};
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank() && !communicator_->reaches(peer)) mine.apartFrom = peer;
+  }
   std::vector<Introduction> all(static_cast<std::size_t>(size()));
-  all[static_cast<std::size_t>(rank())] = {process, freshNumber()};
+  all[static_cast<std::size_t>(rank())] = mine;
   communicator_->setup()->allGather(all.data(), sizeof(Introduction));
   key_ = all.front().number;
   ranksHere_ = static_cast<int>(std::ranges::count(all, process, &Introduction::process));
+  for (int other = 0; other < size(); ++other) {
+    auto const& theirs = all[static_cast<std::size_t>(other)];
+    if (theirs.realVersion != mine.realVersion || theirs.forced != mine.forced) {
+      refuse(ncclInvalidUsage,
+             "rank {} has NCCL {} behind this library and forces {:#x} there, rank {} NCCL {} and {:#x}; set "
+             "MSCCLPP_NCCL_LIB_PATH and MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION alike on all ranks",
+             rank(), mine.realVersion, mine.forced, other, theirs.realVersion, theirs.forced);
+    }
+  }
+  auto const apart = std::ranges::find_if(all, [](Introduction const& one) { return one.apartFrom >= 0; });
+  isApart_ = apart != all.end();
+  if (real != nullptr) {
+    shadow_.emplace(*real, *communicator_);
+    if (isApart_)
+      log(LogLevel::info, "rank {}: everything goes to NCCL {}, since not all ranks reach each other", rank(),
+          real->version);
+  } else if (isApart_) {
+    refuse(ncclInvalidUsage,
+           "rank {} does not reach the memory of rank {}, on another host perhaps; name NVIDIA's libnccl.so.2 in "
+           "MSCCLPP_NCCL_LIB_PATH, which such communicators then go to",
+           apart - all.begin(), apart->apartFrom);
+  } else if (mine.forced != 0) {
+    refuse(ncclInvalidUsage,
+           "MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION is set, but MSCCLPP_NCCL_LIB_PATH, which it needs, is not");
+  }
+}
+
+bool Comm::goesToReal(Operation const& operation) const {
+  return shadow_ && (isApart_ || Forced::instance().holds(operation.collective));
 }
 
 void Comm::check(Operation const& operation) const {
@@ -131,15 +173,23 @@ void Comm::start(std::span<Operation const> operations) {
   std::lock_guard const lock(mutex_);
   requireUsable();
   std::vector<Operation> messages;
+  std::vector<Operation> others;
   try {
     for (auto const& operation : operations) {
-      if (operation.work == Work::collective) {
-        startCollective(operation);
-      } else {
+      if (operation.work == Work::collective && operation.count == 0) continue;
+      if (goesToReal(operation)) {
+        if (auto const why = shadow_->refusal(operation.collective); !why.empty()) refuse(ncclInvalidUsage, "{}", why);
+        others.push_back(operation);
+      } else if (operation.work != Work::collective) {
         messages.push_back(operation);
+      } else if (auto why = startCollective(operation); !why.empty()) {
+        if (!shadow_ || !shadow_->refusal(operation.collective).empty()) fail(ErrorCode::unsupported, "{}", why);
+        log(LogLevel::info, "rank {}: {} goes to NCCL: {}", rank(), nameOf(operation.collective), why);
+        others.push_back(operation);
       }
     }
     if (!messages.empty()) startMessages(messages);
+    if (!others.empty()) shadow_->start(others);
   } catch (Error const& error) {
     note(error);
     throw;
@@ -159,15 +209,15 @@ CollectiveCall Comm::callFor(Operation const& operation) const {
 bool Comm::startsAtOnce(std::span<Operation const> operations) {
   std::lock_guard const lock(mutex_);
   return std::ranges::all_of(operations, [&](Operation const& operation) {
-    if (operation.work != Work::collective || operation.count == 0) return true;
-    if (operation.factor) return false;
+    if (operation.work == Work::collective && operation.count == 0) return true;
+    if (goesToReal(operation) || operation.factor) return false;
+    if (operation.work != Work::collective) return true;
     auto const& last = queueOf(operation.stream).last();
     return last && algorithms().startsAtOnce(operation.collective, *communicator_, *last, callFor(operation));
   });
 }
 
-void Comm::startCollective(Operation const& operation) {
-  if (operation.count == 0) return;
+std::string Comm::startCollective(Operation const& operation) {
   auto& queue = queueOf(operation.stream);
   auto const& stream = queue.in(operation.stream);
   auto call = callFor(operation);
@@ -178,10 +228,16 @@ void Comm::startCollective(Operation const& operation) {
     scale(stream, *operation.factor, call.in, scaled, call.inBytes / bytesOf(call.type));
     call.in = scaled;
   }
-  algorithms().execute(operation.collective, *communicator_, stream, call);
+  try {
+    algorithms().execute(operation.collective, *communicator_, stream, call);
+  } catch (Error const& error) {
+    if (error.code() == ErrorCode::unsupported) return error.what();
+    throw;
+  }
   if (isSummedFirst(operation) && call.outBytes != 0) {
     divide(stream, operation.type, call.out, operation.count, size());
   }
+  return {};
 }
 
 void Comm::startMessages(std::span<Operation const> messages) {
@@ -320,6 +376,7 @@ void Comm::finalize() {
 void Comm::abort() noexcept {
   aborted_ = true;
   communicator_->abort();
+  if (shadow_) shadow_->abort();
 }
 
 void Comm::note(Error const& error) noexcept {
@@ -345,6 +402,7 @@ ncclResult_t Comm::asyncError() {
       }
     }
   }
+  if (failure_ == ncclSuccess && shadow_ && !aborted_) return shadow_->asyncError();
   return static_cast<ncclResult_t>(failure_.load());
 }
 

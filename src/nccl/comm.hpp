@@ -2,6 +2,10 @@
 //
 // One rank of an NCCL communicator: a Communicator, the links of its messages, and the order of its work.
 //
+// What this library does not do goes to NVIDIA's own, where the environment names that (real_nccl.hpp): everything of a
+// communicator whose ranks do not all reach each other, what the environment forces, and what the build has no
+// algorithm for. All of it follows from what is equal on all ranks.
+//
 // Work is put in by one thread at a time; abort(), asyncError() and what asks for numbers may be called by any thread
 // at any time.
 #pragma once
@@ -16,30 +20,15 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/collectives/algorithm.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/point_to_point.hpp"
 #include "nccl/abi.hpp"
+#include "nccl/operation.hpp"
 #include "nccl/queue.hpp"
-#include "nccl/scale.hpp"
+#include "nccl/shadow.hpp"
 
 namespace mscclpp::nccl {
-
-enum class Work : std::uint8_t { collective, send, recv };
-
-struct Operation {
-  Work work = Work::collective;
-  Collective collective = Collective::sendRecv;
-  void const* in = nullptr;
-  void* out = nullptr;
-  std::size_t count = 0;  // as the function counts: of the smaller buffer
-  DataType type = DataType::uint8;
-  ReduceOp op = ReduceOp::none;
-  std::optional<Factor> factor{};  // of the inputs, before they are summed
-  int root = 0;                    // or the peer
-  void* stream = nullptr;
-};
 
 class Comm {
  public:
@@ -94,9 +83,11 @@ class Comm {
   };
 
   void meetFirst();
+  bool goesToReal(Operation const& operation) const;
   Queue& queueOf(void* stream);
   CollectiveCall callFor(Operation const& operation) const;
-  void startCollective(Operation const& operation);
+  // Or why the build has nothing for it.
+  std::string startCollective(Operation const& operation);
   void startMessages(std::span<Operation const> messages);
   void requireUsable() const;
   bool isSymmetric(void const* data, std::size_t bytes) const;
@@ -109,6 +100,8 @@ class Comm {
   int ranksHere_ = 1;
   std::mutex mutex_;  // of work
   std::optional<PointToPoint> links_;
+  std::optional<Shadow> shadow_;
+  bool isApart_ = false;  // there are ranks whose memory is not reached
   Queue queue_;
   std::map<std::uint64_t, Queue> captured_;  // by graph, each with a team of its own: it may run beside other work
   std::vector<DeviceMemory> scratch_;        // the last is in use

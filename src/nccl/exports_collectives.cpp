@@ -11,58 +11,10 @@
 namespace mscclpp::nccl {
 namespace {
 
-DataType typeOf(int type) {
-  switch (type) {
-    case ncclInt8:
-      return DataType::int8;
-    case ncclUint8:
-      return DataType::uint8;
-    case ncclInt32:
-      return DataType::int32;
-    case ncclUint32:
-      return DataType::uint32;
-    case ncclInt64:
-      return DataType::int64;
-    case ncclUint64:
-      return DataType::uint64;
-    case ncclFloat16:
-      return DataType::float16;
-    case ncclFloat32:
-      return DataType::float32;
-    case ncclFloat64:
-      return DataType::float64;
-    case ncclBfloat16:
-      return DataType::bfloat16;
-    case ncclFloat8e4m3:
-      return DataType::float8E4M3;
-    case ncclFloat8e5m2:
-      return DataType::float8E5M2;
-    default:
-      refuse(ncclInvalidArgument, "type {}; there are 0 to {}", type, ncclNumTypes - 1);
-  }
-}
-
 // With the factor where the operation is one that a communicator has made.
 void setOperation(Comm const& comm, int op, Operation& operation) {
-  operation.op = ReduceOp::sum;
-  switch (op) {
-    case ncclSum:
-      return;
-    case ncclProd:
-      operation.op = ReduceOp::prod;
-      return;
-    case ncclMax:
-      operation.op = ReduceOp::max;
-      return;
-    case ncclMin:
-      operation.op = ReduceOp::min;
-      return;
-    case ncclAvg:
-      operation.op = ReduceOp::avg;
-      return;
-    default:
-      break;
-  }
+  operation.op = builtInOperation(op).value_or(ReduceOp::sum);
+  if (builtInOperation(op)) return;
   operation.factor = comm.factor(op);
   if (operation.factor->type != operation.type) {
     refuse(ncclInvalidArgument, "rank {}: operation {} multiplies elements of {}, but the call has {}", comm.rank(), op,

@@ -14,6 +14,8 @@ Device currentDevice();
 class KeepDevice {
  public:
   KeepDevice();
+  // It is that one meanwhile.
+  explicit KeepDevice(Device device);
   ~KeepDevice();
   KeepDevice(KeepDevice const&) = delete;
   KeepDevice& operator=(KeepDevice const&) = delete;

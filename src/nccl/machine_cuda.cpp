@@ -20,6 +20,12 @@ KeepDevice::KeepDevice() {
   if (cudaGetDevice(&ordinal_) != cudaSuccess) ordinal_ = -1;
 }
 
+KeepDevice::KeepDevice(Device device) : KeepDevice() {
+  if (auto const code = cudaSetDevice(device.ordinal); code != cudaSuccess) {
+    refuse(ncclUnhandledCudaError, "make device {} the current one: {}", device.ordinal, cudaGetErrorString(code));
+  }
+}
+
 KeepDevice::~KeepDevice() {
   int now = -1;
   if (ordinal_ >= 0 && (cudaGetDevice(&now) != cudaSuccess || now != ordinal_)) (void)cudaSetDevice(ordinal_);

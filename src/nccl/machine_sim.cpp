@@ -12,9 +12,9 @@ DeviceKind const machine = DeviceKind::sim;
 
 Device currentDevice() { return {machine, current}; }
 
-// Nothing here changes it.
-KeepDevice::KeepDevice() = default;
-KeepDevice::~KeepDevice() = default;
+KeepDevice::KeepDevice() : ordinal_(current) {}
+KeepDevice::KeepDevice(Device device) : KeepDevice() { current = device.ordinal; }
+KeepDevice::~KeepDevice() { current = ordinal_; }
 
 }  // namespace mscclpp::nccl
 
