@@ -171,7 +171,7 @@ ncclResult_t pncclCommFinalize(ncclComm_t comm) {
 
 ncclResult_t pncclCommDestroy(ncclComm_t comm) {
   return grouped("ncclCommDestroy", [&] {
-    if (comm != nullptr) retire(Handle::of(comm).take());
+    if (comm != nullptr) retire(Handle::of(comm).take(), true);
     return ncclSuccess;
   });
 }
@@ -181,7 +181,7 @@ ncclResult_t pncclCommAbort(ncclComm_t comm) {
     if (comm == nullptr) return ncclSuccess;
     if (auto one = Handle::of(comm).take()) {
       one->abort();
-      retire(std::move(one));
+      retire(std::move(one), false);
     }
     return ncclSuccess;
   });

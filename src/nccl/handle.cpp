@@ -30,7 +30,7 @@ class Leaving {
     return *leaving;
   }
 
-  void add(std::shared_ptr<Comm> comm) {
+  void add(std::shared_ptr<Comm> comm, bool waits) {
     auto const key = comm->key();
     auto const here = comm->ranksHere();
     std::unique_lock lock(mutex_);
@@ -38,13 +38,14 @@ class Leaving {
     ++ranks.begun;
     bool const isLast = ranks.begun == here;
     std::thread([this, key, here, comm = std::move(comm)]() mutable {
+      comm->finishWork();
       comm->meetLast();
       comm.reset();
       std::lock_guard const held(mutex_);
       if (auto const found = leaving_.find(key); ++found->second.ended == here) leaving_.erase(found);
       changed_.notify_all();
     }).detach();
-    if (isLast) changed_.wait_for(lock, limit, [&] { return !leaving_.contains(key); });
+    if (isLast && waits) changed_.wait_for(lock, limit, [&] { return !leaving_.contains(key); });
   }
 
  private:
@@ -131,10 +132,8 @@ std::shared_ptr<Comm> Handle::take() {
   return std::exchange(comm_, nullptr);
 }
 
-void retire(std::shared_ptr<Comm> comm) {
-  if (comm == nullptr) return;
-  comm->finishWork();
-  Leaving::instance().add(std::move(comm));
+void retire(std::shared_ptr<Comm> comm, bool waits) {
+  if (comm != nullptr) Leaving::instance().add(std::move(comm), waits);
 }
 
 }  // namespace mscclpp::nccl

@@ -38,9 +38,9 @@ class Handle {
   bool gone_ = false;
 };
 
-// Ends what was taken: waits for the work of this device, then, beside the caller, for the other ranks. Where it is the
-// last of this process's ranks of its communicator, it also waits for that, a while, since the caller may end the
-// process, or reset the device, next.
-void retire(std::shared_ptr<Comm> comm);
+// Ends what was taken, beside the caller: when the work of its device is done, and the other ranks have come as far.
+// `waits`: where it is the last of this process's ranks of its communicator, the caller waits for that, a while, since
+// it may end the process, or reset the device, next.
+void retire(std::shared_ptr<Comm> comm, bool waits);
 
 }  // namespace mscclpp::nccl

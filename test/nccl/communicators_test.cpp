@@ -3,6 +3,7 @@
 // NCCL's communicators: made, split, ended; memory; what is refused.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -231,5 +232,30 @@ TEST_CASE("what cannot be right is refused, in words") {
     CHECK(ncclAllReduce(at, at + 1, 2, ncclFloat32, ncclSum, rank.comm, rank.native()) == ncclInvalidUsage);
     CHECK(lastError().find("overlap") != std::string::npos);
     sumOnce(rank, rank.comm, 3);  // none of it has done harm
+  });
+}
+
+TEST_CASE("abort waits for no other communicator's work") {
+  std::atomic<bool> aborted{false};
+  forEachNcclRank(2, [&](NcclRank& rank) {
+    ncclComm_t other = nullptr;
+    CHECK_NCCL(ncclCommSplit(rank.comm, 0, rank.rank, &other, nullptr));
+    sumOnce(rank, rank.comm, 3);
+    sumOnce(rank, other, 3);
+    Data<float> data(rank.device, count, 1);
+    if (rank.rank == 1) {
+      CHECK_NCCL(ncclCommAbort(other));
+      auto const limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+      while (!aborted && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+      CHECK(aborted);
+    }
+    // Rank 0's kernel waits until rank 1's is there.
+    CHECK_NCCL(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, rank.comm, rank.native()));
+    if (rank.rank == 0) {
+      CHECK_NCCL(ncclCommAbort(other));
+      aborted = true;
+    }
+    rank.stream.synchronize();
+    CHECK(data.are(2));
   });
 }
