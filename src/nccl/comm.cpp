@@ -415,7 +415,6 @@ void Comm::finishWork() noexcept {
 }
 
 void Comm::meetLast() noexcept {
-  if (aborted_ || failure_ != ncclSuccess || !queue_.last()) return;
   try {
     communicator_->setup()->barrier();
   } catch (std::exception const& error) {

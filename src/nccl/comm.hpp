@@ -70,8 +70,8 @@ class Comm {
   void abort() noexcept;
   // Of what was started so far: ncclSuccess as far as is known.
   ncclResult_t asyncError();
-  // Before it goes: waits for the work of this device, and for the other ranks to have come as far, since they may
-  // still write here.
+  // Before it goes, aborted or not: waits for the work of this device, and for the other ranks to have come as far or
+  // to have ended, since until then they may write here.
   void finishWork() noexcept;
   void meetLast() noexcept;
 

@@ -61,7 +61,8 @@ ncclResult_t begin(ncclComm_t* comm, Device device, Wishes const& wishes, Handle
     try {
       handle->made(make());
     } catch (...) {
-      handle->failed(noteException("a communicator could not be made"));
+      auto const code = noteException("a communicator could not be made");
+      handle->failed(code, lastError());
       if (!wishes.blocking) return;  // ncclCommGetAsyncError tells
       *comm = nullptr;
       throw;
@@ -223,7 +224,9 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
     requirePlace(error);
     auto& handle = Handle::of(comm);
     *error = handle.making();
-    if (*error == ncclSuccess) *error = handle.comm()->asyncError();
+    if (*error != ncclSuccess) return ncclSuccess;
+    *error = handle.comm()->asyncError();
+    if (*error != ncclSuccess) handle.failed(*error, lastError());
     return ncclSuccess;
   });
 }
@@ -333,7 +336,15 @@ char const* pncclGetErrorString(int result) {
   }
 }
 
-char const* pncclGetLastError(ncclComm_t) { return lastError(); }
+// Of the communicator, where that has failed by itself; else what the thread was told last.
+char const* pncclGetLastError(ncclComm_t comm) {
+  char const* words = "";
+  try {
+    if (comm != nullptr) words = Handle::of(comm).words();
+  } catch (...) {  // it is none: the caller has been told
+  }
+  return *words != 0 ? words : lastError();
+}
 }
 
 MSCCLPP_NCCL_FUNCTION(ncclGetVersion);

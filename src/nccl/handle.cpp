@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t handleMagic = 0x6d7363636c2b2b31;  // no pointer, and unlikely as data
 
-// Communicators that are on their way out. The process ends behind them, or after a while.
+// Communicators that are on their way out. The process ends behind those that are waited for, or after a while.
 class Leaving {
  public:
   static Leaving& instance() {
@@ -34,37 +34,35 @@ class Leaving {
     auto const key = comm->key();
     auto const here = comm->ranksHere();
     std::unique_lock lock(mutex_);
-    auto& ranks = leaving_[key];
-    ++ranks.begun;
-    bool const isLast = ranks.begun == here;
-    std::thread([this, key, here, comm = std::move(comm)]() mutable {
+    bool const isLast = ++begun_[key] == here;
+    if (isLast) begun_.erase(key);
+    if (waits) ++awaited_[key];
+    std::thread([this, key, waits, comm = std::move(comm)]() mutable {
       comm->finishWork();
       comm->meetLast();
       comm.reset();
+      if (!waits) return;
       std::lock_guard const held(mutex_);
-      if (auto const found = leaving_.find(key); ++found->second.ended == here) leaving_.erase(found);
+      if (--awaited_[key] == 0) awaited_.erase(key);
       changed_.notify_all();
     }).detach();
-    if (isLast && waits) changed_.wait_for(lock, limit, [&] { return !leaving_.contains(key); });
+    if (isLast && waits) changed_.wait_for(lock, limit, [&] { return !awaited_.contains(key); });
   }
 
  private:
-  struct Ranks {
-    int begun = 0;
-    int ended = 0;
-  };
   static constexpr std::chrono::seconds limit{5};
 
   void waitForAll() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, limit, [this] {
-      return std::ranges::all_of(leaving_, [](auto const& entry) { return entry.second.begun == entry.second.ended; });
-    });
+    changed_.wait_for(lock, limit, [this] { return awaited_.empty(); });
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::uint64_t, Ranks> leaving_;  // by communicator, until all its ranks of this process have left
+  // By communicator, of this process: ranks that have begun to leave, of those that have not all; and those that are
+  // waited for, which aborted ones are not, since the others may never come.
+  std::map<std::uint64_t, int> begun_;
+  std::map<std::uint64_t, int> awaited_;
 };
 
 }  // namespace
@@ -120,9 +118,15 @@ void Handle::made(std::shared_ptr<Comm> comm) {
   comm->abort();
 }
 
-void Handle::failed(ncclResult_t code) {
+void Handle::failed(ncclResult_t code, std::string words) {
   std::lock_guard const lock(mutex_);
-  making_ = code;
+  if (comm_ == nullptr) making_ = code;
+  if (words_.empty()) words_ = std::move(words);
+}
+
+char const* Handle::words() const {
+  std::lock_guard const lock(mutex_);
+  return words_.c_str();
 }
 
 std::shared_ptr<Comm> Handle::take() {

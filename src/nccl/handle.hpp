@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "nccl/comm.hpp"
 
@@ -24,7 +25,9 @@ class Handle {
   // The state of its making: ncclInProgress until made.
   ncclResult_t making() const;
   void made(std::shared_ptr<Comm> comm);
-  void failed(ncclResult_t code);
+  void failed(ncclResult_t code, std::string words);
+  // Why it could not be made, or has failed since; empty: neither is known. As long as the process.
+  char const* words() const;
   // Takes it away; null where it was never made.
   std::shared_ptr<Comm> take();
 
@@ -35,6 +38,7 @@ class Handle {
   mutable std::mutex mutex_;
   std::shared_ptr<Comm> comm_;
   ncclResult_t making_ = ncclInProgress;
+  std::string words_;  // set once
   bool gone_ = false;
 };
 

@@ -129,6 +129,19 @@ TEST_CASE("communicators that nobody waits for") {
   }
 }
 
+TEST_CASE("why a communicator could not be made is told by itself, on any thread") {
+  ncclUniqueId id{};
+  std::memset(id.internal, 7, sizeof id.internal);
+  auto config = configuration();
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  CHECK(ncclCommInitRankConfig(&comm, 2, id, 0, &config) == ncclInProgress);
+  while (state(comm) == ncclInProgress) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(state(comm) == ncclInvalidUsage);
+  CHECK(std::string(ncclGetLastError(comm)).find("unique id: the bytes do not begin") != std::string::npos);
+  CHECK_NCCL(ncclCommAbort(comm));
+}
+
 TEST_CASE("abort ends kernels that wait, from another thread") {
   forEachNcclRank(2, [](NcclRank& rank) {
     ncclComm_t other = nullptr;
