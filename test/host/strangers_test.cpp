@@ -254,15 +254,26 @@ TEST_CASE("a rank that was stopped while it connects says who it is only if it t
 TEST_CASE("a rank that has given up connecting is not taken for one that has ended") {
   setLogLevel(LogLevel::off);
   Key128 const key{};
-  std::atomic<int> admitted{0}, lost{0};
+  std::atomic<int> admitted{0}, lost{0}, unconfirmed{0};
+  std::atomic<TcpServer*> running{nullptr};
   TcpServer::Events events;
   events.decide = [](Hello const&) { return Admission::admitted; };
-  events.admitted = [&](std::shared_ptr<PeerSocket> const&, Hello const&) { ++admitted; };
+  events.admitted = [&](std::shared_ptr<PeerSocket> const&, Hello const& hello) {
+    // Its messages are on their way.
+    CHECK(running.load()->connectedTo(hello.rank));
+    ++admitted;
+  };
+  events.unconfirmed = [&](int peer) {
+    CHECK(peer == 0);
+    CHECK_FALSE(running.load()->connectedTo(peer));
+    ++unconfirmed;
+  };
   events.message = [](FrameHeader const&, int, std::vector<std::byte> const&) {};
   events.lost = [&](int, std::string const&) { ++lost; };
   FileHandle listener = listenOn("test", resolve("127.0.0.1", 0).front());
   auto const address = localAddress(listener.get());
   TcpServer server(1, 2, std::move(listener), key, std::move(events));
+  running = &server;
   server.start();
   Deadline const deadline(10s);
   Hello hello{};
@@ -291,11 +302,13 @@ TEST_CASE("a rank that has given up connecting is not taken for one that has end
   std::this_thread::sleep_for(100ms);
   CHECK(admitted == 0);
   CHECK(lost == 0);
+  CHECK(unconfirmed == 1);
 
   FileHandle stays = connect();
   REQUIRE(introduce(stays.get(), key, hello, deadline).kind == HandshakeResult::Kind::admitted);
   while (admitted == 0 && !deadline.expired()) std::this_thread::sleep_for(1ms);
   CHECK(admitted == 1);
+  CHECK(unconfirmed == 1);
   stays.reset();
   while (lost == 0 && !deadline.expired()) std::this_thread::sleep_for(1ms);
   CHECK(lost == 1);

@@ -60,6 +60,17 @@ void Mailbox::lose(RankNews const& news) {
   changed_.notify_all();
 }
 
+void Mailbox::loseEnded(int rank) {
+  std::optional<RankNews> news;
+  {
+    std::lock_guard const lock(mutex_);
+    for (auto const& known : events_) {
+      if (known.news.rank == rank && known.news.kind != Kind::failed) news = known.news;
+    }
+  }
+  if (news) lose(*news);
+}
+
 int Mailbox::blamed() const {
   std::lock_guard const lock(mutex_);
   return blamed_;

@@ -53,6 +53,8 @@ class Mailbox {
   bool tell(RankNews const& news);
   // Nothing more will come from the rank of `news`, left or died. What has arrived stays receivable.
   void lose(RankNews const& news);
+  // The same, where it is known that the rank has left or died.
+  void loseEnded(int rank);
   // Throws remoteError, beginning with `what`, where the rank that a message shall go to is lost.
   void requirePresent(MessageAddress const& to, MessageWait const& wait, std::string const& what);
   // The rank that this one has first needed in vain; -1: none.

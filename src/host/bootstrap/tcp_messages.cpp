@@ -113,6 +113,7 @@ void TcpBootstrap::Impl::startServer(FileHandle listener, Key128 const& key) {
     mailbox_.push({header.context, from, header.tag}, std::move(message));
   };
   events.lost = [this](int from, std::string const& reason) { lose(from, reason); };
+  events.unconfirmed = [this](int from) { mailbox_.loseEnded(from); };
   server_ = std::make_unique<TcpServer>(rank_, ranks_, std::move(listener), key, std::move(events));
   server_->start();
 }

@@ -32,6 +32,30 @@ bool wouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || e
 
 }  // namespace
 
+// A candidate that has been told to go on, so that its peer takes it for a connection.
+class TcpServer::Admitted {
+ public:
+  Admitted(TcpServer& server, int peer) : server_(server), peer_(peer) {
+    std::lock_guard const lock(server_.mutex_);
+    server_.admitted_.push_back(peer);
+  }
+  ~Admitted() {
+    {
+      std::lock_guard const lock(server_.mutex_);
+      auto& all = server_.admitted_;
+      all.erase(std::find(all.begin(), all.end(), peer_));
+      if (server_.hasConnection(peer_)) return;
+    }
+    if (server_.events_.unconfirmed) server_.events_.unconfirmed(peer_);
+  }
+  Admitted(Admitted const&) = delete;
+  Admitted& operator=(Admitted const&) = delete;
+
+ private:
+  TcpServer& server_;
+  int peer_;
+};
+
 struct TcpServer::Candidate {
   Candidate(FileHandle handle, std::string address)
       : socket(std::move(handle)), from(std::move(address)), greeting(makeGreeting()), deadline(examinationLimit) {}
@@ -42,7 +66,7 @@ struct TcpServer::Candidate {
   Hello hello{};
   std::uint64_t confirmation = 0;
   std::size_t filled = 0;  // of the hello, then of the confirmation
-  bool admitted = false;
+  std::unique_ptr<Admitted> admitted{};
   Deadline deadline;
 };
 
@@ -72,6 +96,7 @@ void TcpServer::leave(std::vector<std::byte> const& frame) {
   stop_ = true;
   wake();
   thread_.join();
+  candidates_.clear();
   Deadline const deadline(farewellLimit);
   for (auto const& connection : connections_) {
     connection->notify(frame);
@@ -98,9 +123,13 @@ void TcpServer::add(std::shared_ptr<PeerSocket> connection) {
   wake();
 }
 
+bool TcpServer::hasConnection(int peer) const {
+  return std::any_of(connections_.begin(), connections_.end(), [&](auto const& one) { return one->peer == peer; });
+}
+
 bool TcpServer::connectedTo(int peer) {
   std::lock_guard const lock(mutex_);
-  return std::any_of(connections_.begin(), connections_.end(), [&](auto const& one) { return one->peer == peer; });
+  return hasConnection(peer) || std::find(admitted_.begin(), admitted_.end(), peer) != admitted_.end();
 }
 
 void TcpServer::tell(std::vector<std::byte> const& frame) {
@@ -159,7 +188,7 @@ void TcpServer::accept() {
 }
 
 bool TcpServer::examine(Candidate& candidate) {
-  if (candidate.admitted) return confirm(candidate);
+  if (candidate.admitted != nullptr) return confirm(candidate);
   auto const room = writableBytesOf(candidate.hello).subspan(candidate.filled);
   auto const got = ::recv(candidate.socket.get(), room.data(), room.size(), 0);
   if (got < 0 && wouldBlock(errno)) return true;
@@ -180,12 +209,13 @@ bool TcpServer::examine(Candidate& candidate) {
   Admission admission = Admission::wrongSecret;
   if (hello.version == wireVersion && proves(key_, candidate.greeting, hello)) admission = events_.decide(hello);
   Verdict const verdict = makeVerdict(key_, hello, admission, ranks_);
+  // Before the peer knows: it may send at once, and be killed.
+  if (admission == Admission::admitted) candidate.admitted = std::make_unique<Admitted>(*this, hello.rank);
   auto const sent = ::send(candidate.socket.get(), &verdict, sizeof verdict, MSG_NOSIGNAL);
   if (admission != Admission::admitted) {
     refusals_.log(LogLevel::warn, "rank {}: refused {}, which says it is rank {} of {}: {}", rank_, candidate.from,
                   hello.rank, hello.ranks, nameOf(admission));
   } else if (sent == static_cast<ssize_t>(sizeof verdict)) {
-    candidate.admitted = true;
     candidate.filled = 0;
     return true;
   }
@@ -253,11 +283,13 @@ bool TcpServer::read(PeerSocket& connection, std::string& reason) {
 
 void TcpServer::drop(std::shared_ptr<PeerSocket> const& connection, std::string const& reason) {
   ::shutdown(connection->socket.get(), SHUT_RDWR);  // a sender that still holds it gets EPIPE
+  bool last = false;
   {
     std::lock_guard const lock(mutex_);
     std::erase(connections_, connection);
+    last = !hasConnection(connection->peer);
   }
-  if (!connectedTo(connection->peer)) events_.lost(connection->peer, reason);
+  if (last) events_.lost(connection->peer, reason);
 }
 
 void TcpServer::run() {

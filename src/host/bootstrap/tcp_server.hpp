@@ -31,6 +31,8 @@ class TcpServer {
     std::function<void(FrameHeader const&, int peer, std::vector<std::byte>)> message;
     // The last connection with the peer has ended.
     std::function<void(int peer, std::string const& reason)> lost;
+    // One that was let in has not come about, and there is no other.
+    std::function<void(int peer)> unconfirmed;
   };
 
   TcpServer(int rank, int ranks, FileHandle listener, Key128 key, Events events);
@@ -42,6 +44,7 @@ class TcpServer {
   void start();
   // A connection that this rank has opened.
   void add(std::shared_ptr<PeerSocket> connection);
+  // Also where one has been let in, which may bring messages before it is adopted.
   bool connectedTo(int peer);
   // A notice to all that are connected, and to those that will be. Waits for nobody.
   void tell(std::vector<std::byte> const& frame);
@@ -50,6 +53,7 @@ class TcpServer {
 
  private:
   struct Candidate;
+  class Admitted;
 
   void run();
   void wake();
@@ -60,7 +64,9 @@ class TcpServer {
   bool read(PeerSocket& connection, std::string& reason);
   void drop(std::shared_ptr<PeerSocket> const& connection, std::string const& reason);
   bool flushNotices();
-  void adopt(std::shared_ptr<PeerSocket> connection);  // with mutex_ held
+  // With mutex_ held.
+  void adopt(std::shared_ptr<PeerSocket> connection);
+  bool hasConnection(int peer) const;
 
   int const rank_;
   int const ranks_;
@@ -74,6 +80,7 @@ class TcpServer {
   std::list<Candidate> candidates_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::shared_ptr<PeerSocket>> connections_;
+  std::vector<int> admitted_;  // peers of candidates that have been let in
   std::vector<std::byte> told_;
   std::thread thread_;
 };
