@@ -47,19 +47,11 @@ fi
 out=${out:-bench/results/${slug}x${gpus}_host.md}
 
 work=$(mktemp -d)
-mps=no
 finish() {
-  [ "$mps" = no ] || echo quit | timeout 20 nvidia-cuda-mps-control >/dev/null || true
+  stop_mps
   rm -rf "$work"
 }
 trap finish EXIT
-
-start_mps() {
-  [ "$mps" = no ] || return 0
-  mkdir -p "$work/mps/pipe" "$work/mps/log"
-  export CUDA_MPS_PIPE_DIRECTORY=$work/mps/pipe CUDA_MPS_LOG_DIRECTORY=$work/mps/log
-  timeout 20 nvidia-cuda-mps-control -d && mps=yes
-}
 
 # measure NAME RANKS ARGUMENTS...: a process for each rank; rank 0 writes $work/NAME.json.
 measure() {
@@ -104,7 +96,7 @@ fi
 for count in $ranks; do
   arguments=(--launch=host "--collective=allreduce,alltoall" --min-bytes=1K "--max-bytes=$most" --factor=4)
   if [ "$device" = cuda ] && [ "$count" -gt "$gpus" ]; then
-    if ! start_mps; then
+    if ! start_mps "$work"; then
       warn "not measured: $count ranks on $gpus GPU(s), since nvidia-cuda-mps-control does not start"
       failed=yes
       continue

@@ -164,6 +164,17 @@ want_packages() {
 # CMake arguments of every script's configure step.
 cmake_common=(-G Ninja -S "$root")
 
+# start_mps FOLDER: from now on ranks that share a GPU run side by side; false where the daemon does not start. The folder's
+# name has to be short. stop_mps ends it.
+mps=no
+start_mps() {
+  [ "$mps" = no ] || return 0
+  mkdir -p "$1/mps/pipe" "$1/mps/log"
+  export CUDA_MPS_PIPE_DIRECTORY=$1/mps/pipe CUDA_MPS_LOG_DIRECTORY=$1/mps/log
+  timeout 20 nvidia-cuda-mps-control -d && mps=yes
+}
+stop_mps() { [ "$mps" = no ] || echo quit | timeout 20 nvidia-cuda-mps-control >/dev/null || true; }
+
 # use_ccache: compiles through ccache where it is. Sources keep their full names, by which tests find files, so what one
 # build folder compiled is right for another.
 use_ccache() {

@@ -72,12 +72,13 @@ launch=()
 if [ "$mpi" -eq 1 ]; then
   export NCCL_TESTS_DEVICE=0
   launch=(mpirun --allow-run-as-root --oversubscribe -np "$ranks")
-  if have_command nvidia-cuda-mps-control; then
-    CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d) CUDA_MPS_LOG_DIRECTORY=$(mktemp -d)
-    export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
-    nvidia-cuda-mps-control -d
-    trap 'echo quit | nvidia-cuda-mps-control >/dev/null' EXIT
-  fi
+  work=$(mktemp -d)
+  finish() {
+    stop_mps
+    rm -rf "$work"
+  }
+  trap finish EXIT
+  ! have_command nvidia-cuda-mps-control || start_mps "$work" || die "nvidia-cuda-mps-control does not start"
 else
   arguments+=(-g "$ranks")
 fi

@@ -2,9 +2,9 @@
 #include "nccl/comm.hpp"
 
 #include <algorithm>
-#include <random>
-#include <tuple>
+#include <cstring>
 
+#include "base/random.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/message_group.hpp"
 #include "mscclpp/host/wait_report.hpp"
@@ -28,8 +28,10 @@ layout::PointToPointRequirement linkRequirement(int ranks) {
 }
 
 std::uint64_t freshNumber() {
-  std::random_device source;
-  return std::uint64_t{source()} << 32 | source();
+  auto const key = randomKey();
+  std::uint64_t number = 0;
+  std::memcpy(&number, key.data(), sizeof number);
+  return number;
 }
 
 // NCCL's averages of small integers are of sums that wrap around; the library's own do not.
@@ -45,12 +47,12 @@ CollectiveCall callOf(Operation const& operation, int rank, int ranks) {
   CollectiveCall call;
   call.type = operation.type;
   call.op = operation.op;
-  if (traits.hasRoot()) call.root = operation.root;
-  if (traits.in.isUsed(atRoot || !traits.hasRoot())) {
+  call.root = operation.root;
+  if (traits.in.isUsed(atRoot)) {
     call.in = operation.in;
     call.inBytes = bytes * traits.in.partsOf(parts);
   }
-  if (traits.out.isUsed(atRoot || !traits.hasRoot())) {
+  if (traits.out.isUsed(atRoot)) {
     call.out = operation.out;
     call.outBytes = bytes * traits.out.partsOf(parts);
   }
@@ -221,14 +223,14 @@ std::string Comm::startCollective(Operation const& operation) {
   auto& queue = queueOf(operation.stream);
   auto const& stream = queue.in(operation.stream);
   auto call = callFor(operation);
-  if (operation.factor) {
-    // Into the output where there is room, which then is the input too.
-    bool const fits = call.outBytes >= call.inBytes;
-    void* const scaled = fits ? call.out : scratch(call.inBytes, stream.capturing());
-    scale(stream, *operation.factor, call.in, scaled, call.inBytes / bytesOf(call.type));
-    call.in = scaled;
-  }
   try {
+    if (operation.factor) {
+      // Into the output where there is room, which then is the input too.
+      bool const fits = call.outBytes >= call.inBytes;
+      void* const scaled = fits ? call.out : scratch(call.inBytes, stream.capturing());
+      scale(stream, *operation.factor, call.in, scaled, call.inBytes / bytesOf(call.type));
+      call.in = scaled;
+    }
     algorithms().execute(operation.collective, *communicator_, stream, call);
   } catch (Error const& error) {
     if (error.code() == ErrorCode::unsupported) return error.what();
@@ -383,10 +385,7 @@ void Comm::note(Error const& error) noexcept {
   // What a call refuses before anything is started is no failure of the communicator.
   if (error.code() == ErrorCode::invalidUsage || error.code() == ErrorCode::unsupported) return;
   int none = ncclSuccess;
-  failure_.compare_exchange_strong(none, error.code() == ErrorCode::deviceError     ? ncclUnhandledCudaError
-                                         : error.code() == ErrorCode::systemError   ? ncclSystemError
-                                         : error.code() == ErrorCode::internalError ? ncclInternalError
-                                                                                    : ncclRemoteError);
+  failure_.compare_exchange_strong(none, codeOf(error.code()));
 }
 
 ncclResult_t Comm::asyncError() {

@@ -45,7 +45,7 @@ class Comm {
   int ranksHere() const noexcept { return ranksHere_; }  // in this process
   bool blocking() const noexcept { return blocking_; }
 
-  // Throws where this cannot be right; `function` is what the user called.
+  // Throws where this cannot be right.
   void check(Operation const& operation) const;
   // Puts them into their streams: collectives in the order given, then all messages together.
   void start(std::span<Operation const> operations);

@@ -13,8 +13,9 @@ namespace {
 
 // With the factor where the operation is one that a communicator has made.
 void setOperation(Comm const& comm, int op, Operation& operation) {
-  operation.op = builtInOperation(op).value_or(ReduceOp::sum);
-  if (builtInOperation(op)) return;
+  auto const builtIn = builtInOperation(op);
+  operation.op = builtIn.value_or(ReduceOp::sum);
+  if (builtIn) return;
   operation.factor = comm.factor(op);
   if (operation.factor->type != operation.type) {
     refuse(ncclInvalidArgument, "rank {}: operation {} multiplies elements of {}, but the call has {}", comm.rank(), op,

@@ -5,14 +5,15 @@
 #pragma once
 
 #include <chrono>
-#include <cstdlib>
 #include <optional>
+
+#include "mscclpp/host/env.hpp"
 
 namespace mscclpp::nccl {
 
 // Nothing where the environment sets `variable`, which then holds.
 inline std::optional<std::chrono::nanoseconds> patience(char const* variable) {
-  if (std::getenv(variable) != nullptr) return std::nullopt;
+  if (processVariable(variable)) return std::nullopt;
   return std::chrono::minutes(30);
 }
 

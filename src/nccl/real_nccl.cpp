@@ -3,20 +3,14 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string_view>
 
+#include "mscclpp/host/env.hpp"
 #include "nccl/result.hpp"
 
 namespace mscclpp::nccl {
 namespace {
-
-// Empty counts as not set.
-std::string variable(char const* name) {
-  char const* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 class Library {
  public:
@@ -79,7 +73,7 @@ RealNccl load(std::string const& path) {
 
 RealNccl const* RealNccl::instance() {
   static std::unique_ptr<RealNccl const> const real = [] {
-    auto const path = variable("MSCCLPP_NCCL_LIB_PATH");
+    auto const path = processVariable("MSCCLPP_NCCL_LIB_PATH").value_or("");
     return path.empty() ? nullptr : std::make_unique<RealNccl const>(load(path));
   }();
   return real.get();
@@ -116,7 +110,7 @@ Forced Forced::parse(std::string const& list) {
 }
 
 Forced const& Forced::instance() {
-  static Forced const forced = parse(variable("MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION"));
+  static Forced const forced = parse(processVariable("MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION").value_or(""));
   return forced;
 }
 

@@ -11,7 +11,18 @@ namespace {
 // Of fixed size, since it must be there when memory is not.
 thread_local std::array<char, 2048> last{};
 
-ncclResult_t codeOf(ErrorCode code) {
+ncclResult_t note(char const* function, ncclResult_t code, char const* text) noexcept {
+  std::snprintf(last.data(), last.size(), "mscclpp: %s: %s", function, text);
+  try {
+    log(LogLevel::info, "{}", last.data());
+  } catch (...) {  // it has been noted
+  }
+  return code;
+}
+
+}  // namespace
+
+ncclResult_t codeOf(ErrorCode code) noexcept {
   switch (code) {
     case ErrorCode::invalidUsage:
     case ErrorCode::unsupported:
@@ -29,17 +40,6 @@ ncclResult_t codeOf(ErrorCode code) {
   }
   return ncclInternalError;
 }
-
-ncclResult_t note(char const* function, ncclResult_t code, char const* text) noexcept {
-  std::snprintf(last.data(), last.size(), "mscclpp: %s: %s", function, text);
-  try {
-    log(LogLevel::info, "{}", last.data());
-  } catch (...) {  // it has been noted
-  }
-  return code;
-}
-
-}  // namespace
 
 ncclResult_t noteException(char const* function) noexcept {
   try {

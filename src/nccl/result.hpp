@@ -28,6 +28,7 @@ template <class... Args>
   throw Refusal(code, fmt::format(text, std::forward<Args>(args)...));
 }
 
+ncclResult_t codeOf(ErrorCode code) noexcept;
 // The code of the exception that is being handled; its text, behind the function's name, becomes the last error.
 ncclResult_t noteException(char const* function) noexcept;
 // Of this thread, never null.
