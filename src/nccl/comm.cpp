@@ -225,6 +225,8 @@ std::string Comm::startCollective(Operation const& operation) {
   auto call = callFor(operation);
   try {
     if (operation.factor) {
+      // Nothing may be multiplied yet where the call then goes to NCCL, which does that itself.
+      (void)algorithms().resolve(operation.collective, World::of(*communicator_), call);
       // Into the output where there is room, which then is the input too.
       bool const fits = call.outBytes >= call.inBytes;
       void* const scaled = fits ? call.out : scratch(call.inBytes, stream.capturing());
