@@ -6,12 +6,17 @@
 
 namespace mscclpp::sim {
 
-void Shadow::look(Entry& entry, std::uintptr_t page) {
-  entry.page = page;
-  entry.cells = nullptr;
+// The allocator's and the containers' own calls of memset and memcpy come here too, through the hooks, and may ask for a
+// page that shares the entry: it is written last, and as a whole.
+void Shadow::look(std::uintptr_t page) {
+  auto* const found = cellsOf(page);
+  cache_[page % cache_.size()] = {page, found};
+}
+
+Cell* Shadow::cellsOf(std::uintptr_t page) {
   auto it = pages_.find(page);
   if (it == pages_.end()) {
-    if (!tracked_(page)) return;
+    if (!tracked_(page)) return nullptr;
     if (pages_.size() >= maxPages_) evictOne();
     std::unique_ptr<Page> fresh;
     if (free_.empty()) {
@@ -23,7 +28,7 @@ void Shadow::look(Entry& entry, std::uintptr_t page) {
     it = pages_.emplace(page, std::move(fresh)).first;
     age_.push_back(page);
   }
-  entry.cells = it->second->data();
+  return it->second->data();
 }
 
 // Ordered accesses carry what later ones have to know, so a page that has seen some stays.

@@ -79,7 +79,7 @@ class Shadow {
     auto const page = address / pageBytes;
     auto& entry = cache_[page % cache_.size()];
     if (entry.page != page) [[unlikely]]
-      look(entry, page);
+      look(page);
     return entry.cells == nullptr ? nullptr : entry.cells + address / granule % (pageBytes / granule);
   }
 
@@ -105,8 +105,8 @@ class Shadow {
     Cell* cells = nullptr;
   };
 
-  void look(Entry& entry, std::uintptr_t page);
-  Page* newPage();
+  void look(std::uintptr_t page);
+  Cell* cellsOf(std::uintptr_t page);
   void recycle(std::unique_ptr<Page> page);
   void evictOne();
 
