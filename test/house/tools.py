@@ -15,6 +15,7 @@
 import argparse
 import concurrent.futures
 import fnmatch
+import itertools
 import json
 import os
 import re
@@ -89,26 +90,60 @@ def check_tidy(root, files, build, jobs):
     if not os.path.exists(database):
         skip(f"no {database}; configure with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON and a generator that writes it")
     with open(database, encoding="utf-8") as file:
-        built = {os.path.realpath(entry["file"]) for entry in json.load(file)}
-    files = [file for file in files if os.path.realpath(os.path.join(root, file)) in built]
-    if not files:
+        built = {os.path.realpath(entry["file"]): entry for entry in json.load(file)}
+    groups = grouped([os.path.realpath(os.path.join(root, file)) for file in files], built)
+    if not groups:
         print(f"error: {database} has none of the sources")
         return True
 
-    def judge(file):
-        # Of another compiler's warnings it need not know.
-        return file, *run([tool, "-p", build, "--quiet", "--extra-arg=-Wno-unknown-warning-option", file], root)
+    # Of another compiler's warnings it need not know.
+    command = [tool, "--quiet", "--extra-arg=-Wno-unknown-warning-option"]
+
+    # Most of the time goes into what all sources include, so a group is one translation unit. One that is not
+    # clean, or does not compile for equal names in two sources, is halved until sources are judged by themselves.
+    def judge(group):
+        if len(group) == 1:
+            return [(group[0], *run([*command, "-p", build, group[0]], root))]
+        with tempfile.TemporaryDirectory(prefix="mscclpp-tidy-") as folder:
+            unit = os.path.join(folder, "unit.cpp")
+            with open(unit, "w", encoding="utf-8") as file:
+                file.writelines(f'#include "{source}"  // NOLINT(bugprone-suspicious-include)\n' for source in group)
+            entry = dict(built[group[0]], file=unit)
+            entry["command"] = re.sub(r"(?<=-c )\S+$", unit, entry["command"])
+            with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as file:
+                json.dump([entry], file)
+            status, _ = run([*command, f"--config-file={os.path.join(root, '.clang-tidy')}", "-p", folder, unit], root)
+        if status == 0:
+            return []
+        half = len(group) // 2
+        return judge(group[:half]) + judge(group[half:])
 
     findings = set()
     failed = False
+    apart = 0
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for file, status, text in pool.map(judge, files):
+        for source, status, text in itertools.chain.from_iterable(pool.map(judge, groups)):
+            apart += 1
             if status != 0:
                 failed = True
                 # The same header is found in each source that includes it.
-                findings.update(re.findall(r"^\S+: error: .*$", text, re.MULTILINE) or [f"{file}: {text}"])
-    print("\n".join([*sorted(findings), f"{len(files)} sources, {len(findings)} findings"]))
+                findings.update(re.findall(r"^\S+: error: .*$", text, re.MULTILINE) or [f"{source}: {text}"])
+    sources = sum(len(group) for group in groups)
+    print("\n".join([*sorted(findings), f"{sources} sources in {len(groups)} groups, {apart} judged by themselves, "
+                                        f"{len(findings)} findings"]))
     return failed
+
+
+def grouped(files, built):
+    """Those of the sources that are built, in groups of about 16 of neighbouring folders, largest first."""
+    groups = []
+    for _, folder in itertools.groupby(sorted(file for file in files if file in built), key=os.path.dirname):
+        folder = list(folder)
+        if groups and len(groups[-1]) + len(folder) <= 16:
+            groups[-1] += folder
+        else:
+            groups.append(folder)
+    return sorted(groups, key=len, reverse=True)
 
 
 def self_test(root):
@@ -118,7 +153,9 @@ def self_test(root):
         shutil.copy(os.path.join(root, ".clang-tidy"), folder)
 
         def write(name, text):
-            with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+            path = os.path.join(folder, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as out:
                 out.write(text)
             return name
 
@@ -126,14 +163,20 @@ def self_test(root):
         assert not check_format(folder, [good]), "what is formatted is refused"
         assert check_format(folder, [write("bad.cpp", "int  f( int a ){return a;}\n")]), "what is not formatted passes"
 
+        # In a folder whose headers are looked at.
+        good, bad, broken, twin = (f"src/host/{name}.cpp" for name in ("good", "tidy", "broken", "twin"))
         entries = [{"directory": folder, "file": os.path.join(folder, name), "command": f"clang++ -std=c++20 -c {name}"}
-                   for name in ("good.cpp", "tidy.cpp", "broken.cpp")]
+                   for name in (good, bad, broken, twin)]
         write("compile_commands.json", json.dumps(entries))
-        write("tidy.cpp", "int* f() { return 0; }\n")
-        write("broken.cpp", "int f( {\n")
-        assert not check_tidy(folder, ["good.cpp"], folder, 1), "a good source is refused"
-        assert check_tidy(folder, ["good.cpp", "tidy.cpp"], folder, 1), "a null pointer written 0 passes"
-        assert check_tidy(folder, ["broken.cpp"], folder, 1), "a source that does not compile passes"
+        write(good, "static int f(int a) { return a; }\nint g(int a) { return f(a); }\n")
+        write(bad, "int* h() { return 0; }\n")
+        write(broken, "int f( {\n")
+        write(twin, "static int f(int a) { return a + 1; }\nint k(int a) { return f(a); }\n")
+        assert not check_tidy(folder, [good], folder, 1), "a good source is refused"
+        assert not check_tidy(folder, [good, twin], folder, 1), "two good sources with equal names are refused"
+        assert check_tidy(folder, [good, bad], folder, 1), "a null pointer written 0 passes"
+        assert check_tidy(folder, [good, bad, twin], folder, 1), "a null pointer written 0 passes beside equal names"
+        assert check_tidy(folder, [broken], folder, 1), "a source that does not compile passes"
         assert check_tidy(folder, ["other.cpp"], folder, 1), "no source at all passes"
 
         fine = write("fine.sh", '#!/bin/sh\necho "$1"\n')

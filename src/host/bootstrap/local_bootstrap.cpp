@@ -15,7 +15,7 @@ namespace mscclpp {
 namespace {
 
 // Far beyond the threads that a process can have.
-constexpr int mostRanks = 1 << 16;
+constexpr int mostThreads = 1 << 16;
 
 }  // namespace
 
@@ -40,8 +40,8 @@ struct LocalBootstrap::World {
 
 std::vector<std::shared_ptr<Bootstrap>> LocalBootstrap::create(int ranks,
                                                                std::optional<std::chrono::nanoseconds> timeout) {
-  if (ranks < 1 || ranks > mostRanks) {
-    fail(ErrorCode::invalidUsage, "LocalBootstrap::create: {} ranks asked for, allowed are 1 to {}", ranks, mostRanks);
+  if (ranks < 1 || ranks > mostThreads) {
+    fail(ErrorCode::invalidUsage, "LocalBootstrap::create: {} ranks asked for, allowed are 1 to {}", ranks, mostThreads);
   }
   auto const world = std::make_shared<World>(ranks, timeout.value_or(environment().timeout));
   std::vector<std::shared_ptr<Bootstrap>> result;

@@ -14,7 +14,7 @@ namespace mscclpp {
 namespace {
 
 // What a rank tells all others before anything is made.
-struct Proposal {
+struct HierarchyProposal {
   std::int32_t leader;  // the first rank of its node
   std::uint32_t blocks;
   std::uint64_t bytes;
@@ -29,15 +29,15 @@ int leaderOf(Communicator const& communicator) {
   return leader;
 }
 
-std::vector<Proposal> gather(Communicator const& communicator, HierarchyRequirement const& requirement) {
-  std::vector<Proposal> all(static_cast<std::size_t>(communicator.size()));
+std::vector<HierarchyProposal> gather(Communicator const& communicator, HierarchyRequirement const& requirement) {
+  std::vector<HierarchyProposal> all(static_cast<std::size_t>(communicator.size()));
   all[static_cast<std::size_t>(communicator.rank())] = {leaderOf(communicator), requirement.blocks, requirement.bytes,
                                                         requirement.allToAll ? 1u : 0u};
-  communicator.setup()->allGather(all.data(), sizeof(Proposal));
+  communicator.setup()->allGather(all.data(), sizeof(HierarchyProposal));
   return all;
 }
 
-std::vector<std::vector<int>> nodesOf(std::vector<Proposal> const& all) {
+std::vector<std::vector<int>> nodesOf(std::vector<HierarchyProposal> const& all) {
   std::vector<std::vector<int>> nodes;
   std::vector<int> leaders;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -9,7 +9,7 @@ namespace mscclpp {
 namespace {
 
 // What the members compare before anything is mapped.
-struct Proposal {
+struct WindowProposal {
   std::uint64_t bytes;
   std::uint32_t ranks;
   std::int32_t members[maxTeamSize];
@@ -22,7 +22,7 @@ MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::
   auto const& shared = CommunicatorImpl::of(communicator);
   Members const members("Window", *shared, std::move(ranks));
   int const self = communicator.rank();
-  Proposal mine{bytes, static_cast<std::uint32_t>(members.size()), {}};
+  WindowProposal mine{bytes, static_cast<std::uint32_t>(members.size()), {}};
   std::copy(members.ranks().begin(), members.ranks().end(), mine.members);
   RegisteredMemory own;
   auto const records = members.together([&] {
@@ -36,7 +36,7 @@ MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::
            member);
     }
     own = communicator.registerMemory(memory, bytes);
-    auto const head = std::as_bytes(std::span<Proposal const, 1>(&mine, 1));
+    auto const head = std::as_bytes(std::span<WindowProposal const, 1>(&mine, 1));
     auto const record = own.serialize(!members.alone());
     std::vector<std::byte> message(head.begin(), head.end());
     message.insert(message.end(), record.begin(), record.end());
@@ -50,7 +50,7 @@ MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::
   members.together([&] {
     for (std::size_t i = 0; i < records.size(); ++i) {
       int const peer = members.ranks()[i];
-      Proposal theirs{};
+      WindowProposal theirs{};
       if (records[i].size() < sizeof theirs) {
         fail(ErrorCode::invalidUsage,
              "rank {}: rank {} is not making a window; all members must make their windows and teams in the same order",

@@ -19,7 +19,7 @@ namespace mscclpp {
 namespace {
 
 // What the members compare before anything is made.
-struct Proposal {
+struct MulticastProposal {
   std::uint64_t granularity;
   std::uint32_t ranks;
   std::uint32_t buffers;
@@ -104,7 +104,7 @@ class Making {
   Communicator const& communicator_;
   Members const& members_;
   std::vector<MulticastBuffer> const& buffers_;
-  Proposal mine_{};
+  MulticastProposal mine_{};
   std::vector<RegisteredMemory> own_;  // by buffer
   std::size_t total_ = 0;
   FileHandle file_;
@@ -173,7 +173,7 @@ void Making::compare(std::vector<Message> const& proposals) {
   for (std::size_t i = 0; i < proposals.size(); ++i) {
     int const peer = members_.ranks()[i];
     std::span<std::byte const> message(proposals[i]);
-    auto const theirs = take<Proposal>(message);
+    auto const theirs = take<MulticastProposal>(message);
     if (std::memcmp(&theirs, &mine_, sizeof mine_) != 0) {
       fail(ErrorCode::invalidUsage,
            "multicast window: rank {} gives {} buffers for {} ranks with granularity {}, rank {} {} for {} with {}; "
