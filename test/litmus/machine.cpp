@@ -2,9 +2,11 @@
 #include "machine.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -12,6 +14,7 @@
 
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/thread.hpp"
+#include "mscclpp/host/copy_engine.hpp"
 #include "mscclpp/host/runtime.hpp"
 #include "mscclpp/sim/backend/launch.hpp"
 
@@ -53,8 +56,9 @@ static_assert(static_cast<int>(Strength::sequential) - static_cast<int>(Strength
 // A program laid out on devices and blocks.
 class Layout {
  public:
-  explicit Layout(Program const& program) : program_(program) {
-    for (auto const& thread : program.threads) {
+  Layout(Program const& program, Host host) : program_(program), host_(host) {
+    for (auto const& thread : program_.threads) {
+      if (isHost(thread)) continue;
       devices_ = std::max(devices_, thread.place.device + 1);
       for (auto const& instruction : thread.code) {
         if (instruction.operation == Operation::barrier && instruction.barrier != 0) lanesEach_ = arch::warpSize;
@@ -63,6 +67,10 @@ class Layout {
   }
 
   Program const& program() const { return program_; }
+  Host host() const { return host_; }
+  bool isHost(Thread const& thread) const {
+    return host_.kind != Host::Kind::none && &thread == &program_.threads[static_cast<std::size_t>(host_.thread)];
+  }
   int devices() const { return devices_; }
 
   // The grid of a device; no blocks: it takes no part. With numbered barriers, which count whole warps, each thread has
@@ -105,12 +113,28 @@ class Layout {
         std::ranges::count_if(program_.threads, [&](Thread const& t) { return t.place == place; }));
   }
 
-  Program const& program_;
+  Program const program_;
+  Host const host_;
   int devices_ = 1;
   unsigned lanesEach_ = 1;
 };
 
-// One thread of the program, in a kernel.
+std::memory_order orderOf(Strength strength) {
+  switch (strength) {
+    case Strength::acquire:
+      return std::memory_order_acquire;
+    case Strength::release:
+      return std::memory_order_release;
+    case Strength::acquireRelease:
+      return std::memory_order_acq_rel;
+    case Strength::sequential:
+      return std::memory_order_seq_cst;
+    default:
+      return std::memory_order_relaxed;
+  }
+}
+
+// One thread of the program, in a kernel or as host code.
 class Interpreter {
  public:
   Interpreter(Layout const& layout, int thread, Word* memory)
@@ -118,7 +142,8 @@ class Interpreter {
 
   void run() {
     for (auto const& instruction : thread_.code) {
-      if (done(instruction.guard)) step(instruction);
+      if (!done(instruction.guard)) continue;
+      layout_.isHost(thread_) ? hostStep(instruction) : step(instruction);
     }
   }
 
@@ -132,6 +157,39 @@ class Interpreter {
   bool done(Guard const& guard) const {
     if (guard.kind == Guard::Kind::always) return true;
     return (registers_[guard.left.number] == value(guard.right)) == (guard.kind == Guard::Kind::equal);
+  }
+
+  void hostStep(Instruction const& instruction) {
+    Word& plain = memory_[static_cast<unsigned>(instruction.location) * wordsApart];
+    std::atomic_ref<Word> const word(plain);
+    bool const isWeak = instruction.strength == Strength::weak;
+    auto const order = layout_.host().sequential ? std::memory_order_seq_cst : orderOf(instruction.strength);
+    Word const operand = value(instruction.value);
+    Word found = 0;
+    switch (instruction.operation) {
+      case Operation::load:
+        found = isWeak ? plain : word.load(order);
+        break;
+      case Operation::store:
+        isWeak ? static_cast<void>(plain = operand) : word.store(operand, order);
+        break;
+      case Operation::add:
+        found = word.fetch_add(operand, order);
+        break;
+      case Operation::exchange:
+        found = word.exchange(operand, order);
+        break;
+      case Operation::compareExchange:
+        found = static_cast<Word>(instruction.expected);
+        word.compare_exchange_strong(found, operand, order);
+        break;
+      case Operation::fence:
+        std::atomic_thread_fence(orderOf(instruction.strength));
+        break;
+      case Operation::barrier:
+        throw std::invalid_argument("host code has no barrier of a block");
+    }
+    if (!instruction.result.none()) registers_[instruction.result.number] = found;
   }
 
   void step(Instruction const& instruction) {
@@ -220,7 +278,9 @@ class Resources {
     streams_.push_back(machine_.createStream(device));
     sim::enqueueKernel(streams_.back(), grid, "litmus", std::move(perThread));
   }
+  void startThread(std::function<void()> main) { thread_ = machine_.startThread(0, "background", std::move(main)); }
   void synchronize() {
+    thread_.reset();
     for (void* const stream : streams_) machine_.synchronize(stream, std::chrono::seconds(20));
   }
 
@@ -228,6 +288,7 @@ class Resources {
   Runtime& machine_;
   Word* memory_;
   std::vector<void*> streams_;
+  std::unique_ptr<HostThread> thread_;
 };
 
 // The host code of one run.
@@ -250,6 +311,16 @@ Outcome runOnce(Layout const& layout) {
       }
     });
   }
+  auto const runHost = [&layout, &outcome, memory = resources.memory()] {
+    int const self = layout.host().thread;
+    Interpreter interpreter(layout, self, memory);
+    interpreter.run();
+    for (int r = 0; r < maxRegisters; ++r) {
+      outcome.registers[self][r] = static_cast<std::uint8_t>(interpreter.registerValue(r));
+    }
+  };
+  if (layout.host().kind == Host::Kind::background) resources.startThread(runHost);
+  if (layout.host().kind == Host::Kind::rank) runHost();
   resources.synchronize();
   for (int l = 0; l < maxLocations; ++l) {
     outcome.memory[l] = static_cast<std::uint8_t>(resources.at(static_cast<Location>(l)));
@@ -259,8 +330,37 @@ Outcome runOnce(Layout const& layout) {
 
 }  // namespace
 
-Observed observe(Program const& program, sim::ExploreOptions options) {
-  Layout const layout(program);
+std::optional<Program> asHost(Program const& program, int thread, bool fences) {
+  Place host;
+  for (auto const& other : program.threads) host.device = std::max(host.device, other.place.device);
+  ++host.device;
+  Program made{{}, program.initial};
+  for (auto const& old : program.threads) {
+    bool const isHost = &old == &program.threads[static_cast<std::size_t>(thread)];
+    Thread copy{isHost ? host : old.place, {}};
+    for (auto instruction : old.code) {
+      bool const ordered = instruction.operation != Operation::fence && instruction.strength != Strength::weak;
+      bool const fenced = isHost && fences && ordered;
+      if (isHost && instruction.operation == Operation::barrier) return {};
+      if (copy.code.size() + (fenced ? 2 : 1) > decltype(copy.code)::capacity) return {};
+      if (fenced) {
+        auto before = fence(sc, sys);
+        before.guard = instruction.guard;
+        copy.code.add(before);
+      }
+      if (isHost) instruction.scope = sys;
+      if (fenced && instruction.operation == Operation::load) instruction.strength = acq;
+      if (fenced && instruction.operation == Operation::store) instruction.strength = rel;
+      if (fenced && instruction.updates()) instruction.strength = acqRel;
+      copy.code.add(instruction);
+    }
+    made.threads.add(copy);
+  }
+  return made;
+}
+
+Observed observe(Program const& program, sim::ExploreOptions options, Host host) {
+  Layout const layout(program, host);
   options.findLostSignals = false;
   options.shrink = false;
   options.maxFindings = std::numeric_limits<int>::max();

@@ -41,7 +41,8 @@ struct LocalBootstrap::World {
 std::vector<std::shared_ptr<Bootstrap>> LocalBootstrap::create(int ranks,
                                                                std::optional<std::chrono::nanoseconds> timeout) {
   if (ranks < 1 || ranks > mostThreads) {
-    fail(ErrorCode::invalidUsage, "LocalBootstrap::create: {} ranks asked for, allowed are 1 to {}", ranks, mostThreads);
+    fail(ErrorCode::invalidUsage, "LocalBootstrap::create: {} ranks asked for, allowed are 1 to {}", ranks,
+         mostThreads);
   }
   auto const world = std::make_shared<World>(ranks, timeout.value_or(environment().timeout));
   std::vector<std::shared_ptr<Bootstrap>> result;

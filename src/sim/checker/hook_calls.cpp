@@ -6,6 +6,7 @@
 #include "mscclpp/sim/backend/thread_context.hpp"
 #include "sim/backend/ordered_access.hpp"
 #include "sim/checker/checker.hpp"
+#include "sim/machine/host_task.hpp"
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
 #include "sim/memory/word_memory.hpp"
@@ -19,10 +20,31 @@ GpuThread* checkedThread(void const* address) {
   return Checker::running->follows(address) ? &currentGpuThread("an access") : nullptr;
 }
 
-// Rank code of a checked run, at memory of its own.
-void hostSynchronize(void const* address, bool acquire, bool release) {
-  if (runningAgent == nullptr || insideKernel()) return;
-  Checker::running->hostSynchronize(*runningAgent, address, acquire, release);
+// The rank code that is running, if it is checked.
+HostTask* checkedHost() { return runningAgent == nullptr || insideKernel() ? nullptr : currentHostTask(); }
+
+bool isShared(void const* address) { return Checker::running->follows(address); }
+
+// Of rank code, which expects no exception here.
+void lookAt(HostTask& host, void const* address) {
+  if (!host.mayLook(reinterpret_cast<std::uintptr_t>(address))) host.abandon();
+}
+
+// By a GPU thread or by rank code. Sequential consistency is a fence before an access that is ordered less.
+template <class Who>
+std::uint64_t loadBy(Who& who, void const* address, unsigned bytes, Order order, void const* code) {
+  bool const sequential = order == Order::sequential;
+  if (sequential) fenceStep(who, order, Scope::system, code);
+  auto const rest = sequential ? Order::acquire : order;
+  return loadStep(who, orderedAccess(address, bytes, AccessKind::load, rest, Scope::system), code);
+}
+
+template <class Who>
+void storeBy(Who& who, void* address, unsigned bytes, std::uint64_t value, Order order, void const* code) {
+  bool const sequential = order == Order::sequential;
+  if (sequential) fenceStep(who, order, Scope::system, code);
+  auto const rest = sequential ? Order::release : order;
+  storeStep(who, orderedAccess(address, bytes, AccessKind::store, rest, Scope::system), value, code);
 }
 
 }  // namespace
@@ -50,23 +72,24 @@ void hookLeave() noexcept {
 }
 
 std::uint64_t hookLoad(void const* address, unsigned bytes, Order order, void const* code) {
-  if (auto* const self = checkedThread(address)) {
-    if (order == Order::sequential) fenceStep(*self, order, Scope::system, code);
-    auto const rest = order == Order::sequential ? Order::acquire : order;
-    return loadStep(*self, orderedAccess(address, bytes, AccessKind::load, rest, Scope::system), code);
-  }
+  if (auto* const self = checkedThread(address)) return loadBy(*self, address, bytes, order, code);
+  auto* const host = checkedHost();
+  if (host == nullptr) return readWord(address, bytes);
+  lookAt(*host, address);
+  if (isShared(address)) return loadBy(*host, address, bytes, order, code);
   auto const value = readWord(address, bytes);
-  hostSynchronize(address, acquires(order), false);
+  host->looked(reinterpret_cast<std::uintptr_t>(address), value);
+  Checker::running->hostSynchronize(*host->agent, address, acquires(order), false);
   return value;
 }
 
 void hookStore(void* address, unsigned bytes, std::uint64_t value, Order order, void const* code) {
-  if (auto* const self = checkedThread(address)) {
-    if (order == Order::sequential) fenceStep(*self, order, Scope::system, code);
-    auto const rest = order == Order::sequential ? Order::release : order;
-    return storeStep(*self, orderedAccess(address, bytes, AccessKind::store, rest, Scope::system), value, code);
-  }
-  hostSynchronize(address, false, releases(order));
+  if (auto* const self = checkedThread(address)) return storeBy(*self, address, bytes, value, order, code);
+  auto* const host = checkedHost();
+  if (host == nullptr) return writeWord(address, bytes, value);
+  if (isShared(address)) return storeBy(*host, address, bytes, value, order, code);
+  host->acted();
+  Checker::running->hostSynchronize(*host->agent, address, false, releases(order));
   writeWord(address, bytes, value);
 }
 
@@ -76,8 +99,16 @@ std::uint64_t hookUpdate(void* address, unsigned bytes, UpdateKind kind, std::ui
   if (auto* const self = checkedThread(address)) {
     return updateStep(*self, orderedAccess(address, bytes, AccessKind::update, order, Scope::system), update, code);
   }
-  hostSynchronize(address, acquires(order), releases(order));
-  return updateWord(address, bytes, update);
+  auto* const host = checkedHost();
+  if (host == nullptr) return updateWord(address, bytes, update);
+  lookAt(*host, address);
+  if (isShared(address)) {
+    return updateStep(*host, orderedAccess(address, bytes, AccessKind::update, order, Scope::system), update, code);
+  }
+  Checker::running->hostSynchronize(*host->agent, address, acquires(order), releases(order));
+  auto const found = updateWord(address, bytes, update);
+  host->updated(reinterpret_cast<std::uintptr_t>(address), bytes, found, update);
+  return found;
 }
 
 void hookOddAtomic(void const* address, std::size_t bytes) {
@@ -90,8 +121,10 @@ void hookOddAtomic(void const* address, std::size_t bytes) {
 }
 
 void hookFence(Order order, void const* code) {
-  if (order == Order::relaxed || runningAgent == nullptr || !insideKernel()) return;
-  fenceStep(currentGpuThread("fence"), order == Order::sequential ? order : Order::acquireRelease, Scope::system, code);
+  if (order == Order::relaxed || runningAgent == nullptr) return;
+  auto const rest = order == Order::sequential ? order : Order::acquireRelease;
+  if (auto* const host = checkedHost()) return fenceStep(*host, rest, Scope::system, code);
+  if (insideKernel()) fenceStep(currentGpuThread("fence"), rest, Scope::system, code);
 }
 
 }  // namespace mscclpp::sim

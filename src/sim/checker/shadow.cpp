@@ -6,8 +6,8 @@
 
 namespace mscclpp::sim {
 
-// The allocator's and the containers' own calls of memset and memcpy come here too, through the hooks, and may ask for a
-// page that shares the entry: it is written last, and as a whole.
+// The allocator's and the containers' own calls of memset and memcpy come here too, through the hooks, and may ask for
+// a page that shares the entry: it is written last, and as a whole.
 void Shadow::look(std::uintptr_t page) {
   auto* const found = cellsOf(page);
   cache_[page % cache_.size()] = {page, found};

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <thread>
 
 #include "mscclpp/sim/backend/ordered_access.hpp"
@@ -31,21 +32,28 @@ void plainStore(void* word, unsigned bytes, std::uint64_t value) {
 std::uint64_t load(std::uint64_t const* word) {
   if (insideKernel()) return loadWord(word, sizeof *word, Order::acquire, Scope::system);
   auto* const task = currentHostTask();
-  if (task == nullptr || task->agent == nullptr) return plainLoad(word);
-  return Machine::instance().observer()->load(
-      *task->agent, orderedAccess(word, sizeof *word, AccessKind::load, Order::acquire, Scope::system), 0);
+  if (task == nullptr) return plainLoad(word);
+  auto const address = reinterpret_cast<std::uintptr_t>(word);
+  if (!task->mayLook(address) && std::uncaught_exceptions() == 0) throw Unwind{};
+  if (task->agent == nullptr) {
+    auto const value = plainLoad(word);
+    task->looked(address, value);
+    return value;
+  }
+  return loadStep(*task, orderedAccess(word, sizeof *word, AccessKind::load, Order::acquire, Scope::system), nullptr);
 }
 
 void store(void* word, unsigned bytes, std::uint64_t value) {
   if (insideKernel()) return storeWord(word, bytes, value, Order::release, Scope::system);
   auto* const task = currentHostTask();
-  if (task == nullptr || task->agent == nullptr) {
-    plainStore(word, bytes, value);
-  } else {
-    Machine::instance().observer()->store(
-        *task->agent, orderedAccess(word, bytes, AccessKind::store, Order::release, Scope::system), value, 0);
+  if (task != nullptr && task->agent != nullptr) {
+    return storeStep(*task, orderedAccess(word, bytes, AccessKind::store, Order::release, Scope::system), value,
+                     nullptr);
   }
-  if (task != nullptr) Machine::instance().scheduler().noteProgress();
+  plainStore(word, bytes, value);
+  if (task == nullptr) return;
+  task->acted();
+  Machine::instance().scheduler().noteProgress();
 }
 
 // Of what is under way, such as copies, each round carries out a part; what has not ended after so many never will.

@@ -394,10 +394,27 @@ void Scheduler::memoryStep(Task& task, Access const& access) {
     if (write) noteStep();
     return;
   }
+  undirectedStep(task, write && access.address != 0);  // where threads have met, nothing was written
+}
+
+void Scheduler::undirectedStep(Task& task, bool write) {
   bool const preempt = preemptionSpan_ != 0 && --untilPreemption_ == 0;
   if (preempt) untilPreemption_ = nextPreemption();
   if (preempt || ++sliceSteps_ >= longestSlice) yieldReady(task);
-  if (write && access.address != 0) noteStep();  // where threads have met, nothing was written
+  if (write) noteStep();
+}
+
+void Scheduler::hostStep(Task& task, Access const& access) {
+  ++memorySteps_;
+  virtualNs_ += nsPerMemoryStep;
+  record(access.writes() ? ~task.id : task.id);
+  if (task.cancelled) {
+    if (++task.cancelledSteps > stepsAfterCancel) task.abandon();
+  } else if (director_ != nullptr) {
+    directedStep(task, access);
+  } else if (time_ == nullptr) {
+    undirectedStep(task, access.writes());
+  }
 }
 
 void Scheduler::directedStep(Task& task, Access const& access) {

@@ -109,6 +109,8 @@ class Scheduler {
   void spin(Task& task, std::uint32_t reads);
   // An access is about to happen: others may run first.
   void memoryStep(Task& task, Access const& access);
+  // The same for host code, which takes no exception here.
+  void hostStep(Task& task, Access const& access);
   // A choice in 0 to options - 1.
   std::uint32_t choose(ChoiceKind kind, std::uint32_t options);
 
@@ -151,6 +153,7 @@ class Scheduler {
   std::uint64_t yieldPollDirected(Task& task);
   std::uint64_t yieldPollTimed(Task& task);
   void directedStep(Task& task, Access const& access);
+  void undirectedStep(Task& task, bool write);
   void settle(Task& task);  // once its slice has ended
   std::uint64_t stepsNow() const { return memorySteps_ + switches_; }
   std::uint32_t below(std::uint32_t limit);
