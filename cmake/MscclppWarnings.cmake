@@ -10,14 +10,14 @@ target_compile_options(mscclpp_warnings INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized -Wno-array-bounds -Wno-restrict>
   # nvcc's generated host code is not pedantic nor free of conversions, and keeps pragmas that are for the device half.
   $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wno-unknown-pragmas,-Wno-maybe-uninitialized>)
-# The checker names lines of inlined functions, and counts on its own speed.
-set(MSCCLPP_TEST_OPTIONS "" CACHE STRING
-    "Options of the C++ compiler, after those of the build type, but for what the checker looks at; scripts/test.sh has -O1 -g1")
+# Targets whose speed is looked at, the simulated machine above all, have the property MSCCLPP_FAST and keep the
+# optimisations of the build type.
+set(MSCCLPP_TEST_OPTIONS "" CACHE STRING "Options of the C++ compiler, after those of the build type; scripts/test.sh has -O1 -g1")
 separate_arguments(mscclpp_test_options UNIX_COMMAND "${MSCCLPP_TEST_OPTIONS}")
-set(mscclpp_libraries "$<TARGET_PROPERTY:LINK_LIBRARIES>")
-target_compile_options(mscclpp_warnings INTERFACE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<OR:$<IN_LIST:mscclpp::check,\
-${mscclpp_libraries}>,$<IN_LIST:mscclpp::check_object,${mscclpp_libraries}>,$<IN_LIST:Boost::context,\
-${mscclpp_libraries}>>>>:${mscclpp_test_options}>")
+set(mscclpp_fast_options ${mscclpp_test_options})
+list(FILTER mscclpp_fast_options EXCLUDE REGEX "^-O")
+target_compile_options(mscclpp_warnings INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:$<TARGET_PROPERTY:MSCCLPP_FAST>>,${mscclpp_fast_options},${mscclpp_test_options}>>")
 if(MSCCLPP_WERROR)
   target_compile_options(mscclpp_warnings INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Werror>

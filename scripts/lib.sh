@@ -105,6 +105,7 @@ present() {
     clang-format-14 | clang-tidy-14) have_command "$1" || [[ $("${1%-14}" --version 2>/dev/null) == *" version 14."* ]] ;;
     shellcheck) have_command shellcheck ;;
     ccache) have_command ccache ;;
+    lld) have_command ld.lld ;;
     doctest-dev) have_header doctest/doctest.h || have_header doctest.h ;;
     *) die "scripts/lib.sh does not know how to look for package $1" ;;
   esac

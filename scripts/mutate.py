@@ -127,7 +127,7 @@ def from_build(build, name):
             skip -= 1
         elif word in ("-MT", "-MF", "-o"):
             skip = 1
-        elif word not in ("-MD", "-g", "-Werror") and not re.fullmatch(r"-O\w", word):
+        elif word not in ("-MD", "-Werror") and not re.fullmatch(r"-O\w|-g\d?", word):
             command.append(word)
     command[1:1] = [*FLAGS, "-I{overlay}"]
     link = shlex.split(lines[-1].replace(": && ", "").replace(" && :", ""))
@@ -451,6 +451,7 @@ def main():
     parser.add_argument("--file", default="", help="only headers whose path contains one of these, separated by commas")
     parser.add_argument("--sample", type=int, default=0, help="only so many, drawn by --seed")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--programs", default="", help="only these kill programs, separated by commas")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--results", type=pathlib.Path, help="where results are kept; default: mutation in the build folder")
     parser.add_argument("--fresh", action="store_true", help="forget the results of earlier runs")
@@ -473,7 +474,10 @@ def main():
             print(mutant)
         print(f"{len(chosen)} mutants")
         return 0
-    complete = len(chosen) == len(everything)
+    wanted_programs = [name for name in arguments.programs.split(",") if name]
+    if unknown := set(wanted_programs) - {*PROGRAMS, *FILES_PROGRAMS}:
+        parser.error(f"--programs: there is no {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS + FILES_PROGRAMS)}")
+    complete = len(chosen) == len(everything) and not wanted_programs
     if arguments.write and not complete:
         parser.error("--write wants all mutants")
     if not arguments.build:
@@ -484,7 +488,7 @@ def main():
     for names, of_files in ((PROGRAMS, False), (FILES_PROGRAMS, True)):
         part = [item for item in chosen if (item[0].path in FILES) == of_files]
         if part:
-            programs = [from_build(build, name) for name in names]
+            programs = [from_build(build, name) for name in names if not wanted_programs or name in wanted_programs]
             outcomes += run_all(part, programs, (arguments.results or build / "mutation").resolve(), include,
                                 arguments.jobs, arguments.fresh and not outcomes)
     listed = read_survivors(ROOT / "test" / "mutation" / "survivors.txt")
