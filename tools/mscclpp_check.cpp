@@ -105,12 +105,15 @@ std::optional<CommandLine> parse(int argc, char** argv) {
   app.add_option("--run", line.program, "Only the program of this name");
   app.add_flag("--list", line.list, "Name the programs and end");
   app.add_option("--ranks", line.ranks, "Ranks, each on a simulated GPU of its own")->check(CLI::Range(1, 256));
-  app.add_option("--schedules", line.schedules, "Schedules at most")->check(CLI::Range(1, 1'000'000'000));
-  app.add_option_function<std::string>(
-      "--strategy",
-      oneOf<Strategy>({{"random", Strategy::random}, {"pct", Strategy::pct}, {"exhaustive", Strategy::exhaustive}},
-                      line.strategy),
-      "random, pct or exhaustive");
+  app.add_option("--schedules", line.schedules, "Schedules at most; 0: as many as --time-limit allows")
+      ->check(CLI::Range(0, 1'000'000'000));
+  app.add_option_function<std::string>("--strategy",
+                                       oneOf<Strategy>({{"mixed", Strategy::mixed},
+                                                        {"random", Strategy::random},
+                                                        {"pct", Strategy::pct},
+                                                        {"exhaustive", Strategy::exhaustive}},
+                                                       line.strategy),
+                                       "mixed, random, pct or exhaustive");
   app.add_option("--seed", line.seed, "Of the first schedule");
   app.add_option("--preemption", line.preemption, "Chance that a thread is interrupted at an access, 0 to 1")
       ->check(CLI::Range(0.0, 1.0));

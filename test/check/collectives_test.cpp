@@ -56,26 +56,26 @@ TEST_CASE_TEMPLATE("one exchange", Tr, PacketTransport<LL8>, PacketTransport<LL1
 
 using SmallBulk = BulkMemory<128, 3>;
 TEST_CASE_TEMPLATE("push", Tr, PeerMemory<2>, SmallBulk) {
-  explored<AllGather<Push, Tr>>();
-  explored<AllToAll<Push, Tr>>(false);
-  explored<Broadcast<Push, Tr>>();
-  explored<Scatter<Push, Tr>>(false);
-  explored<Gather<Push, Tr>>();
+  explored<AllGather<PushSchedule, Tr>>();
+  explored<AllToAll<PushSchedule, Tr>>(false);
+  explored<Broadcast<PushSchedule, Tr>>();
+  explored<Scatter<PushSchedule, Tr>>(false);
+  explored<Gather<PushSchedule, Tr>>();
 }
 
 using ShortStagePieces = StagePieces<2, 128>;
 TEST_CASE("from rank to rank") {
-  explored<Broadcast<Chain, ShortPieces>>();
-  explored<Reduce<Chain, ShortStagePieces, Sum>, BFloat16>();
+  explored<Broadcast<ChainSchedule, ShortPieces>>();
+  explored<Reduce<ChainSchedule, ShortStagePieces, Sum>, BFloat16>();
 }
 
 using ShortRing = StagePieces<2, 128>;
-TEST_CASE("around the ring") { explored<AllReduce<Ring, ShortRing, Sum>, BFloat16>(); }
+TEST_CASE("around the ring") { explored<AllReduce<RingSchedule, ShortRing, Sum>, BFloat16>(); }
 
 TEST_CASE("pull, and two-shot with pushed results") {
-  explored<AllReduce<Pull, PeerMemory<2>, Sum>, BFloat16>();
-  explored<ReduceScatter<Pull, PeerMemory<2>, Sum>, BFloat16>();
-  explored<Reduce<Pull, PeerMemory<2>, Sum>, BFloat16>();
+  explored<AllReduce<PullSchedule, PeerMemory<2>, Sum>, BFloat16>();
+  explored<ReduceScatter<PullSchedule, PeerMemory<2>, Sum>, BFloat16>();
+  explored<Reduce<PullSchedule, PeerMemory<2>, Sum>, BFloat16>();
   explored<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, BFloat16>();
   explored<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, BFloat16>();
 }
@@ -104,9 +104,9 @@ TEST_CASE_TEMPLATE("with a prologue", Tr, PacketTransport<LL8>, PacketTransport<
 
 TEST_CASE("with a prologue, straight into the peers' buffers") {
   exploredWithPrologue<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, float, BFloat16>();
-  exploredWithPrologue<Reduce<Chain, ShortStagePieces, Sum>, float, BFloat16>();
-  exploredWithPrologue<AllGather<Push, PeerMemory<2>>, BFloat16, Float8E4M3>();
-  exploredWithPrologue<AllToAll<Push, PeerMemory<2>>, float, Half>();
+  exploredWithPrologue<Reduce<ChainSchedule, ShortStagePieces, Sum>, float, BFloat16>();
+  exploredWithPrologue<AllGather<PushSchedule, PeerMemory<2>>, BFloat16, Float8E4M3>();
+  exploredWithPrologue<AllToAll<PushSchedule, PeerMemory<2>>, float, Half>();
 }
 
 namespace {
@@ -141,7 +141,7 @@ struct MoveParts {
         return Gather<OneExchange, Tr>{team}(grid, View{in, each}, out, parts, 0);
       default: {
         SymmetricView<std::uint32_t> const all(window, 0, each * ranks);
-        return AllGather<Push, PeerMemory<2>>{team}(grid, View{in, each}, all, parts);
+        return AllGather<PushSchedule, PeerMemory<2>>{team}(grid, View{in, each}, all, parts);
       }
     }
   }

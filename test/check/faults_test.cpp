@@ -292,7 +292,7 @@ TEST_CASE_TEMPLATE("two-shot all-reduce", Tr, PacketTransport<LL16>, PacketTrans
   explored<Collectives<AllReduce<TwoShot, Tr, Sum>, float>>();
 }
 
-TEST_CASE("all-reduce around the ring") { explored<Collectives<AllReduce<Ring, ShortRing, Sum>, BFloat16>>(); }
+TEST_CASE("all-reduce around the ring") { explored<Collectives<AllReduce<RingSchedule, ShortRing, Sum>, BFloat16>>(); }
 
 TEST_CASE("messages") {
   explored<MessageRing<LL128>>();

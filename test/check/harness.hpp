@@ -209,6 +209,7 @@ inline void checkSilent(Setup const& setup, std::function<void(Rank&)> const& bo
   auto const result = exploreRanks({setup.ranks, setup.machine}, body, options);
   CHECK_MESSAGE(result.ok(), "of the correct program: ", sim::toText(result));
   CHECK(result.schedules > 0);
+  CHECK(result.forgottenAccesses == 0);
 }
 
 // Program<F>::operator()(Rank&) is host code.

@@ -57,8 +57,8 @@ TEST_CASE("all-reduce by packets to all") {
 }
 
 TEST_CASE("all-reduce where the buffers lie") {
-  explored<AllReduce<Switch, SwitchMemory<2>, Sum>, BFloat16>();
-  explored<AllReduce<Switch, SwitchMemory<1>, Max>, std::int64_t>();
+  explored<AllReduce<SwitchSchedule, SwitchMemory<2>, Sum>, BFloat16>();
+  explored<AllReduce<SwitchSchedule, SwitchMemory<1>, Max>, std::int64_t>();
 }
 
 TEST_CASE("all-reduce in a pipeline of warps") {
@@ -72,13 +72,13 @@ TEST_CASE("all-reduce in a pipeline of blocks") {
 }
 
 TEST_CASE("reduce-scatter and reduce") {
-  explored<ReduceScatter<Switch, SwitchMemory<2>, Sum>, BFloat16>();
-  explored<Reduce<Switch, SwitchMemory<2>, Sum>, float>();
+  explored<ReduceScatter<SwitchSchedule, SwitchMemory<2>, Sum>, BFloat16>();
+  explored<Reduce<SwitchSchedule, SwitchMemory<2>, Sum>, float>();
 }
 
 TEST_CASE("all-gather and broadcast") {
-  explored<AllGather<Switch, SwitchMemory<2>>>();
-  explored<Broadcast<Switch, SwitchMemory<2>>>();
+  explored<AllGather<SwitchSchedule, SwitchMemory<2>>>();
+  explored<Broadcast<SwitchSchedule, SwitchMemory<2>>>();
   explored<AllGather<OneExchange, SwitchPackets<LL8>>>();
   explored<Broadcast<OneExchange, SwitchPackets<LL16>>>();
 }
@@ -86,7 +86,7 @@ TEST_CASE("all-gather and broadcast") {
 TEST_CASE("16 ranks") {
   auto const once = [](auto&& body) { sweep(16, body); };
   once([](Rank& rank, std::uint64_t variant) {
-    checkCollectiveRank<AllReduce<Switch, SwitchMemory<2>, Sum>, BFloat16>(rank, caseOf(16, variant, {}));
+    checkCollectiveRank<AllReduce<SwitchSchedule, SwitchMemory<2>, Sum>, BFloat16>(rank, caseOf(16, variant, {}));
   });
   once([](Rank& rank, std::uint64_t variant) {
     checkCollectiveRank<AllReduce<Warps, SwitchStage<1>, Sum>, BFloat16>(rank, caseOf(16, variant, {.threads = 96}));

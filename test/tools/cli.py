@@ -56,7 +56,8 @@ class BadUse(unittest.TestCase):
     def test_values(self):
         self.refused(["--ranks=0"], "--ranks", "1")
         self.refused(["--ranks=many"], "--ranks")
-        self.refused(["--schedules=0"], "--schedules")
+        self.refused(["--schedules=-1"], "--schedules")
+        self.refused(["--schedules=0", "--run=correct"], "schedules is 0", "timeLimit")
         self.refused(["--preemption=2"], "--preemption")
         self.refused(["--faults=-1"], "--faults")
         self.refused(["--faults=many"], "--faults")
@@ -105,11 +106,15 @@ class Results(unittest.TestCase):
     def test_nothing_found(self):
         status, out, err = run("--run=correct")
         self.assertEqual(status, NOTHING_FOUND, out + err)
-        self.assertIn("correct: nothing found in 10 schedules", out)   # as the program itself asks
+        self.assertIn("correct: nothing found in 11 schedules", out)   # 10, as the program itself asks, and one undisturbed
+        self.assertIn("explored: 1 undisturbed, 5 random (preemption 0.05), 5 pct (3 changes of priority)\n", out)
         self.assertEqual(err, "")
 
     def test_options_go_before_those_of_the_program(self):
-        self.assertIn("in 4 schedules", run("--run=correct", "--schedules=4")[1])
+        self.assertIn("in 4 schedules", run("--run=correct", "--schedules=4", "--strategy=random")[1])
+        self.assertIn("1 undisturbed, 2 random", run("--run=correct", "--schedules=4")[1])
+        by_time = run("--run=correct", "--schedules=0", "--time-limit=0.3")[1]
+        self.assertGreater(int(by_time.split(" schedules")[0].split()[-1]), 11, by_time)
         self.assertEqual(run("--run=threeRanksOnly", "--ranks=3")[0], NOTHING_FOUND)
         self.assertEqual(run("--run=threeRanksOnly", "--ranks=2")[0], FOUND)
 
@@ -243,7 +248,8 @@ class Files(unittest.TestCase):
         status, err, report, code_view = self.documents("--run=correct")
         self.assertEqual(status, NOTHING_FOUND, err)
         self.assertEqual(report["checks"][0]["findings"], [])
-        self.assertEqual(report["checks"][0]["schedules"], 10)
+        self.assertEqual(report["checks"][0]["schedules"], 11)
+        self.assertIn("5 pct", report["checks"][0]["explored"])
         self.assertEqual(sarif.complaints(code_view), [])
         self.assertEqual(code_view["runs"][0]["results"], [])
 

@@ -29,14 +29,15 @@ struct World {
 };
 
 enum class Strategy : std::uint8_t {
+  mixed,       // random and pct in turn: odd seeds and even ones
   random,      // who runs next, and where a thread is interrupted, by chance
   pct,         // random priorities that change at a few random steps; finds faults of that depth with known probability
   exhaustive,  // every schedule that differs in the order of dependent steps; for small programs
 };
 
 struct ExploreOptions {
-  Strategy strategy = Strategy::random;
-  int schedules = 100;     // at most, beside the undisturbed one that pct and faults begin with
+  Strategy strategy = Strategy::mixed;
+  int schedules = 100;  // at most, beside the undisturbed one that pct and faults begin with; 0: the time limit decides
   std::uint64_t seed = 1;  // of the first schedule; each next one takes the next number
   double preemption = 0.05;
   int priorityChanges = 3;                  // pct
@@ -63,6 +64,7 @@ struct ExploreResult {
   std::uint64_t forgottenAccesses = 0;  // dropped from a full history; races with them may have been missed
   bool complete = false;                // exhaustive: every schedule was run
   double seconds = 0;
+  std::string explored;  // which schedules these were, in words
   bool ok() const { return findings.empty(); }
 };
 

@@ -196,6 +196,12 @@ Checker::Occupant const* Checker::occupantOf(ThreadId thread, Epoch epoch) const
   return found;
 }
 
+bool Checker::sameLaunch(Occupant const& a, Agent const& b) const {
+  auto const* const other = occupantOf(b.id, b.epoch);
+  if (other == nullptr) return true;
+  return names_[a.name] == names_[other->name] && (a.blockIndex != other->blockIndex || a.block == other->block);
+}
+
 Clock Checker::release(Agent& agent) {
   Clock clock = agent.known;
   Clock::Editor(clock).set(agent.id, agent.epoch++);

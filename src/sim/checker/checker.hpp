@@ -174,6 +174,7 @@ class Checker final : public Observer {
   std::uint32_t addChunk(int device);
   std::uint32_t takeChunk(int device, Clock const& start);
   Occupant const* occupantOf(ThreadId thread, Epoch epoch) const;
+  bool sameLaunch(Occupant const& a, Agent const& b) const;  // as far as names and blocks tell
 
   static unsigned traitsOf(Access const& access);
   static Slot slotOf(Agent const& agent, unsigned mask, unsigned traits, Site site) {
@@ -184,6 +185,8 @@ class Checker final : public Observer {
   void record(Agent& agent, Cell& cell, std::uintptr_t granule, Slot mine);
   // Whether the new access makes it needless to remember the one in `slot`; reports it if they race.
   bool examine(Agent& agent, Cell const& cell, Slot const& slot, std::uintptr_t granule, Slot mine);
+  // The same of a crowd: those lanes of it.
+  std::uint64_t needless(Agent& agent, Cell const& cell, Crowd const& crowd, std::uintptr_t granule, Slot mine);
   // Whether a look at the value that the access in `slot` wrote orders it before what `agent` does now.
   bool seen(Agent const& agent, Cell const& cell, Slot const& slot);
   void remember(Agent& agent, Cell& cell, std::uintptr_t granule, Slot mine);

@@ -125,13 +125,14 @@ void Checker::remember(Agent& agent, Cell& cell, std::uintptr_t granule, Slot mi
   if (cell.overflow != 0) [[unlikely]] {
     auto& more = shadow_.overflow(cell);
     for (std::size_t i = 0; i < more.size();) {
-      if (more[i].who == mine.who) return;
-      if (examine(agent, cell, more[i], granule, mine)) {
+      if (more[i].holds(mine)) return;
+      more[i].lanes &= ~needless(agent, cell, more[i], granule, mine);
+      if (more[i].lanes == 0) {
         more[i] = more.back();
         more.pop_back();
-        continue;
+      } else {
+        ++i;
       }
-      ++i;
     }
   }
   if (placed) return;
@@ -140,11 +141,34 @@ void Checker::remember(Agent& agent, Cell& cell, std::uintptr_t granule, Slot mi
     return;
   }
   auto& more = shadow_.overflow(cell);
+  auto const crowd =
+      std::ranges::find_if(more, [mine](Crowd const& c) { return c.slot.where == mine.where && c.fits(mine); });
+  if (crowd != more.end()) {
+    crowd->lanes |= Crowd::laneOf(mine);
+    return;
+  }
   if (more.size() >= Shadow::maxOverflow) {
-    shadow_.noteForgotten(1);
+    shadow_.noteForgotten(static_cast<std::uint64_t>(std::popcount(more.front().lanes)));
     more.erase(more.begin());
   }
-  more.push_back(mine);
+  more.push_back({mine, Crowd::laneOf(mine)});
+}
+
+std::uint64_t Checker::needless(Agent& agent, Cell const& cell, Crowd const& crowd, std::uintptr_t granule, Slot mine) {
+  auto const& slot = crowd.slot;
+  if ((slot.mask() & mine.mask()) == 0) return 0;
+  if (((slot.traits() | mine.traits()) & trait::write) == 0) {
+    // Reads are no conflict, so only what makes the earlier ones needless is looked into.
+    if ((slot.mask() & ~mine.mask()) != 0 || !supersedes(mine.traits(), slot.traits())) return 0;
+    auto const own = agent.id / threadsPerChunk == crowd.chunk() ? Crowd::laneOf(mine) : 0;
+    return crowd.lanes & (agent.known.known(crowd.chunk(), slot.epoch()) | own);
+  }
+  std::uint64_t result = 0;
+  for (auto lanes = crowd.lanes; lanes != 0; lanes &= lanes - 1) {
+    auto const lane = static_cast<unsigned>(std::countr_zero(lanes));
+    if (examine(agent, cell, crowd.of(lane), granule, mine)) result |= std::uint64_t{1} << lane;
+  }
+  return result;
 }
 
 void Checker::reportConflict(Agent& agent, Slot const& earlier, std::uintptr_t granule, Slot mine) {
@@ -210,6 +234,12 @@ void Checker::reportConflict(Agent& agent, Slot const& earlier, std::uintptr_t g
     why =
         "One of them is host code or a copy, and nothing orders it with the other: synchronize the stream, or use the "
         "same stream, and let the ranks meet (bootstrap barrier) before memory of another rank is touched.";
+  } else if (occupant != nullptr && apart == Scope::device && !sameLaunch(*occupant, agent)) {
+    why =
+        "They are of two kernels of one device that run at the same time, and nothing orders them. A team, a channel "
+        "or "
+        "a buffer is one kernel's at a time: launch both on one stream, order the streams by an event, or give each "
+        "kernel its own.";
   } else {
     why =
         "Nothing orders them: no chain of releases and acquires, barriers or kernel boundaries leads from the first to "

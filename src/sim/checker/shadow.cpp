@@ -61,7 +61,7 @@ void Shadow::recycle(std::unique_ptr<Page> page) {
   free_.push_back(std::move(page));
 }
 
-std::vector<Slot>& Shadow::overflow(Cell& cell) {
+std::vector<Crowd>& Shadow::overflow(Cell& cell) {
   if (cell.overflow == 0) {
     if (freeOverflow_.empty()) {
       cell.overflow = static_cast<std::uint32_t>(overflow_.size());

@@ -38,6 +38,21 @@ struct Slot {
   unsigned traits() const { return static_cast<unsigned>(who >> 56); }
 };
 
+// Accesses of several threads of one chunk that differ in nothing else: what a block does together.
+struct Crowd {
+  Slot slot;                // of any of them
+  std::uint64_t lanes = 0;  // bit i: the chunk's thread i is one of them
+
+  static constexpr std::uint64_t laneBits = threadsPerChunk - 1;
+  static std::uint64_t laneOf(Slot slot) { return std::uint64_t{1} << (slot.who & laneBits); }
+  std::uint32_t chunk() const { return slot.thread() / threadsPerChunk; }
+  bool fits(Slot other) const { return ((slot.who ^ other.who) & ~laneBits) == 0; }
+  bool holds(Slot other) const { return fits(other) && (lanes & laneOf(other)) != 0; }
+  // The access of one lane.
+  Slot of(unsigned lane) const { return {(slot.who & ~laneBits) | lane, slot.where}; }
+};
+static_assert(threadsPerChunk == 64);
+
 namespace trait {
 inline constexpr unsigned write = 1;
 inline constexpr unsigned strong = 2;      // ordered or relaxed, not plain
@@ -57,7 +72,7 @@ inline Scope scopeOf(unsigned traits) {
 struct Cell {
   static constexpr unsigned inlineSlots = 3;
   std::array<Slot, inlineSlots> slots;
-  std::uint32_t overflow = 0;  // number of the list with the other slots; 0: none
+  std::uint32_t overflow = 0;  // number of the list with all others; 0: none
   std::uint32_t count = 0;     // of inline slots in use
   std::uint32_t words = 0;     // number of the history of its ordered accesses; 0: none
   std::uint32_t unused = 0;
@@ -68,7 +83,7 @@ class Shadow {
  public:
   static constexpr std::size_t pageBytes = 4096;
   static constexpr std::size_t granule = 8;
-  static constexpr std::size_t maxOverflow = 256;  // slots of one cell
+  static constexpr std::size_t maxOverflow = 256;  // crowds of one cell
 
   // `tracked` tells whether a page holds memory to be followed; 65536 pages are 2 GiB of cells.
   explicit Shadow(std::function<bool(std::uintptr_t page)> tracked, std::size_t maxPages = 65536)
@@ -91,7 +106,7 @@ class Shadow {
   void forget(std::uintptr_t address, std::size_t bytes);  // whole pages
   void clear();
 
-  std::vector<Slot>& overflow(Cell& cell);
+  std::vector<Crowd>& overflow(Cell& cell);
   bool hasOverflow(Cell const& cell) const { return cell.overflow != 0; }
 
   std::uint64_t forgotten() const { return forgotten_; }
@@ -116,7 +131,7 @@ class Shadow {
   std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
   std::deque<std::uintptr_t> age_;  // pages in the order of their first access
   std::vector<std::unique_ptr<Page>> free_;
-  std::vector<std::vector<Slot>> overflow_{1};
+  std::vector<std::vector<Crowd>> overflow_{1};
   std::vector<std::uint32_t> freeOverflow_;
   std::uint64_t forgotten_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "mscclpp/host/error.hpp"
 #include "sim/checker/checker.hpp"
@@ -113,25 +114,35 @@ class Explorer {
       result_.findings.back().seen = result_.schedules;
     }
     result_.seconds = std::chrono::duration<double>(Time::now() - begun_).count();
+    result_.explored = inWords();
     return std::move(result_);
   }
 
  private:
+  // Told by the seed alone, which so replays a schedule of a mixture too.
+  bool isPct(std::uint64_t seed) const {
+    return options_.strategy == Strategy::pct || (options_.strategy == Strategy::mixed && seed % 2 == 0);
+  }
+
+  bool goesOn(int done) const { return options_.schedules == 0 || done < options_.schedules; }
+
   void search() {
     std::uint64_t length = 0;
     Faults undisturbed;
-    if (options_.strategy == Strategy::pct || options_.faults > 0) {
+    if (isPct(options_.seed) || (options_.strategy == Strategy::mixed && goesOn(1)) || options_.faults > 0) {
       // Where priorities change depends on how long a run is, and where faults strike on what it launches; those of the
       // undisturbed one go into every seed.
       auto const director = replayDirector({});
       auto const seen = count(runOnce(*director, options_.faults > 0 ? &undisturbed : nullptr));
       length = seen.memorySteps;
+      ++undisturbed_;
       if (!keep(seen, options_.seed, true)) return;
     }
-    for (int i = 0; i < options_.schedules; ++i) {
+    for (int i = 0; goesOn(i); ++i) {
       auto const seed = options_.seed + static_cast<std::uint64_t>(i);
-      auto const director = options_.strategy == Strategy::pct ? pctDirector(seed, options_.priorityChanges, length)
-                                                               : randomDirector(seed, options_.preemption);
+      auto const director =
+          isPct(seed) ? pctDirector(seed, options_.priorityChanges, length) : randomDirector(seed, options_.preemption);
+      ++(isPct(seed) ? pct_ : random_);
       Faults faults(options_.faults > 0 ? chooseFaults(undisturbed.launches(), seed, options_.faults) : Schedule());
       if (!keep(count(runOnce(*director, options_.faults > 0 ? &faults : nullptr)), seed, true)) return;
     }
@@ -140,7 +151,7 @@ class Explorer {
   void searchAll() {
     ExhaustiveSearch search(options_.preemptionBound);
     bool allEnded = true;
-    for (int i = 0; i < options_.schedules; ++i) {
+    for (int i = 0; goesOn(i); ++i) {
       search.beginRun();
       auto const seen = count(runOnce(search));
       if (seen.cut == Cut::stepLimit || seen.cut == Cut::liveLock) allEnded = false;
@@ -149,6 +160,21 @@ class Explorer {
       result_.complete = !more && allEnded && seen.end != RunEnd::wallLimit;
       if (!more || !goOn) return;
     }
+  }
+
+  std::string inWords() const {
+    if (!options_.replay.empty()) return "the one that was asked for";
+    if (options_.strategy == Strategy::exhaustive) {
+      auto const bound =
+          options_.preemptionBound < 0 ? "" : fmt::format(" of at most {} interruptions", options_.preemptionBound);
+      return fmt::format("{}{}", result_.complete ? "all" : "some", bound);
+    }
+    std::vector<std::string> parts;
+    if (undisturbed_ != 0) parts.push_back(fmt::format("{} undisturbed", undisturbed_));
+    if (random_ != 0) parts.push_back(fmt::format("{} random (preemption {})", random_, options_.preemption));
+    if (pct_ != 0) parts.push_back(fmt::format("{} pct ({} changes of priority)", pct_, options_.priorityChanges));
+    auto const faults = options_.faults == 0 ? "" : fmt::format(", with up to {} faults each", options_.faults);
+    return fmt::format("{}{}", fmt::join(parts, ", "), faults);
   }
 
   // A run that the search has cut off as the beginning of another one. It counts if it is the first to show something.
@@ -282,8 +308,33 @@ class Explorer {
   Time::time_point deadline_ = Time::time_point::max();
   StackPool hostStacks_;
   std::uint64_t runsEnded_ = 0;
+  std::uint64_t undisturbed_ = 0, random_ = 0, pct_ = 0;  // schedules of each kind that were begun
   ExploreResult result_;
 };
+
+bool isAlike(AccessRecord const& a, AccessRecord const& b) {
+  return a.what == b.what && a.host == b.host && a.kernel == b.kernel &&
+         std::ranges::equal(a.stack, b.stack, [](SourceFrame const& x, SourceFrame const& y) {
+           return x.line == y.line && x.function == y.function && x.file == y.file;
+         });
+}
+
+// Compilers make several places of one line, as of a loop that they unroll: findings whose frames are the same are one.
+void mergeAlike(std::vector<Finding>& findings) {
+  std::vector<Finding> kept;
+  for (auto& finding : findings) {
+    auto const same = std::ranges::find_if(kept, [&](Finding const& other) {
+      return other.kind == finding.kind && !finding.accesses.empty() && !finding.accesses.front().stack.empty() &&
+             std::ranges::equal(other.accesses, finding.accesses, isAlike);
+    });
+    if (same == kept.end()) {
+      kept.push_back(std::move(finding));
+    } else {
+      same->seen = std::max(same->seen, finding.seen);
+    }
+  }
+  findings = std::move(kept);
+}
 
 void checkOptions(World const& world, std::function<void(RankContext&)> const& rankMain,
                   ExploreOptions const& options) {
@@ -293,7 +344,10 @@ void checkOptions(World const& world, std::function<void(RankContext&)> const& r
   };
   if (!rankMain) refuse("no function to run");
   atLeast("World::ranks", world.ranks, 1);
-  atLeast("ExploreOptions::schedules", options.schedules, 1);
+  atLeast("ExploreOptions::schedules", options.schedules, 0);
+  if (options.schedules == 0 && options.timeLimit.count() == 0 && options.strategy != Strategy::exhaustive) {
+    refuse("ExploreOptions::schedules is 0 and there is no timeLimit, so there is no end; set one of the two");
+  }
   atLeast("ExploreOptions::priorityChanges", options.priorityChanges, 0);
   atLeast("ExploreOptions::maxFindings", options.maxFindings, 1);
   atLeast("ExploreOptions::faults", options.faults, 0);
@@ -316,6 +370,7 @@ ExploreResult explore(World const& world, std::function<void(RankContext&)> cons
   InstalledMachine const installed(world);
   auto result = Explorer(world, rankMain, options).explore();
   for (auto& finding : result.findings) describe(finding);
+  mergeAlike(result.findings);
   return result;
 }
 

@@ -62,6 +62,41 @@ AccessRecord recordOf(WaitingGroup const& group) {
   return record;
 }
 
+// One record for what stands at one place on several ranks and waits for the same but for its numbers: the first
+// rank's, with how many there are of the others.
+std::vector<AccessRecord> recordsOf(std::vector<WaitingGroup> const& groups) {
+  struct Place {
+    AccessRecord record;
+    std::string what;  // without numbers
+    std::size_t alike = 0;
+    std::set<unsigned> ranks;
+  };
+  std::vector<Place> places;
+  for (auto const& group : groups) {
+    Place place{recordOf(group), withoutNumbers(group.what), 0, {}};
+    auto const& record = place.record;
+    auto const same = std::ranges::find_if(places, [&](Place const& p) {
+      return p.record.rank != record.rank && p.what == place.what && p.record.host == record.host &&
+             p.record.kernel == record.kernel && p.record.calls == record.calls;
+    });
+    if (same != places.end()) {
+      ++same->alike;
+      same->ranks.insert(static_cast<unsigned>(group.device));
+    } else if (places.size() < maxRecords) {
+      places.push_back(std::move(place));
+    }
+  }
+  std::vector<AccessRecord> records;
+  for (auto& place : places) {
+    if (place.alike != 0) {
+      place.record.what += fmt::format("; and {} more here, of {}", place.alike,
+                                       plural("rank", {place.ranks.begin(), place.ranks.end()}));
+    }
+    records.push_back(std::move(place.record));
+  }
+  return records;
+}
+
 // Those that say most come first: waits of the library, then barriers, then host code.
 int rankOf(WaitingGroup const& group) {
   if (group.kind == layout::WaitKind::hostProxy) return 3;  // it waits for whoever waits for something else
@@ -78,8 +113,8 @@ Finding findingOfWaits(FindingKind kind, std::vector<WaitingGroup> groups, std::
   int const mostTelling = groups.empty() ? 0 : rankOf(groups.front());
   for (auto const& group : groups) {
     if (rankOf(group) == mostTelling) places.insert(group.kernel + ": " + withoutNumbers(group.what));
-    if (finding.accesses.size() < maxRecords) finding.accesses.push_back(recordOf(group));
   }
+  finding.accesses = recordsOf(groups);
   finding.key = keyOf(kind, places);
   finding.summary = how;
   if (groups.empty()) return finding;

@@ -32,10 +32,6 @@ std::string ranges(std::vector<unsigned> const& sorted) {
   return text;
 }
 
-std::string plural(char const* noun, std::vector<unsigned> const& numbers) {
-  return fmt::format("{}{} {}", noun, numbers.size() == 1 ? "" : "s", ranges(numbers));
-}
-
 std::string stateOf(GpuThread const& thread) {
   if (thread.state == TaskState::polling && thread.poll != nullptr) return "waits for " + toString(thread.poll->what);
   if (thread.state != TaskState::parked) return "runs";
@@ -165,6 +161,10 @@ std::vector<WaitingGroup> waitingGroups(Machine& machine) {
     }
   }
   return groups;
+}
+
+std::string plural(char const* noun, std::vector<unsigned> const& numbers) {
+  return fmt::format("{}{} {}", noun, numbers.size() == 1 ? "" : "s", ranges(numbers));
 }
 
 std::string threadsOf(WaitingGroup const& group) {

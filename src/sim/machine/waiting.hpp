@@ -24,8 +24,9 @@ struct WaitingGroup {
   bool missesBlocks = false;  // some of its kernel's blocks have not begun
 };
 
-std::string threadsOf(WaitingGroup const& group);  // "blocks 0-3 threads 0-31"
-std::string toString(WaitingGroup const& group);   // all but its device
+std::string plural(char const* noun, std::vector<unsigned> const& numbers);  // "ranks 1-3,5"
+std::string threadsOf(WaitingGroup const& group);                            // "blocks 0-3 threads 0-31"
+std::string toString(WaitingGroup const& group);                             // all but its device
 
 // The ranks' host code too in a deterministic run.
 std::vector<WaitingGroup> waitingGroups(Machine& machine);

@@ -41,6 +41,14 @@ class Clock {
     auto const* entries = data_->chunks[chunk];
     return entries != nullptr && entries->epochs[thread % threadsPerChunk] >= epoch;
   }
+  // The same for all threads of a chunk: bit i tells of the i-th.
+  std::uint64_t known(std::uint32_t chunk, Epoch epoch) const {
+    if (data_ == nullptr || chunk >= data_->chunks.size() || data_->chunks[chunk] == nullptr) return 0;
+    auto const& epochs = data_->chunks[chunk]->epochs;
+    std::uint64_t result = 0;
+    for (unsigned i = 0; i < threadsPerChunk; ++i) result |= std::uint64_t{epochs[i] >= epoch} << i;
+    return result;
+  }
   bool empty() const { return data_ == nullptr; }
   // Whether both are the same object: cheap, and true after a barrier.
   bool same(Clock const& other) const { return data_ == other.data_; }

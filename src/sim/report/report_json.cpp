@@ -47,6 +47,7 @@ std::string toJson(ExploreResult const& result) {
                    {"ok", result.ok()},
                    {"schedules", result.schedules},
                    {"complete", result.complete},
+                   {"explored", result.explored},
                    {"seconds", result.seconds},
                    {"switches", result.switches},
                    {"memorySteps", result.memorySteps},

@@ -115,6 +115,7 @@ void addTotals(std::string& out, ExploreResult const& result) {
   fmt::format_to(write, " in {}{}, {:.2f} s, {} checked\n", plural(result.schedules, "schedule"),
                  result.complete ? " (all that differ)" : "", result.seconds,
                  plural(result.checkedAccesses, "access", "es"));
+  if (!result.explored.empty()) fmt::format_to(write, "explored: {}\n", result.explored);
   if (result.forgottenAccesses > 0) {
     fmt::format_to(write, "dropped from full histories: {}; races with them may have been missed\n",
                    plural(result.forgottenAccesses, "access", "es"));

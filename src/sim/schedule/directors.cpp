@@ -102,8 +102,9 @@ class PctDirector final : public Director {
     for (std::size_t i = 0; i < polls.size(); ++i) {
       if (polls[i]->priority > highest && waits(scheduler, *polls[i])) consider({polling, i}, polls[i]);
     }
-    if (best.queue != none && --untilTurn_ != 0) return best;
-    // Whoever asks without waiting gets its turn whatever its priority, and keeps nobody from running.
+    if (best.queue != none && !scheduler.tookLong() && --untilTurn_ != 0) return best;
+    // Whoever asks without waiting gets its turn whatever its priority, and keeps nobody from running; so does whoever
+    // waits once a thread has gone on for long, which may be a loop that waits for it.
     untilTurn_ = 1 + chance_.below(2 * turnsBetweenPolls);
     for (std::size_t i = 0; i < polls.size(); ++i) {
       if (scheduler.worthALook(*polls[i])) {

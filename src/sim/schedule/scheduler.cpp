@@ -179,9 +179,10 @@ bool Scheduler::lookedTooEarly(Task const& task) const {
 
 Candidate Scheduler::undisturbed() const {
   using enum Candidate::Queue;
-  if (!ready_.empty()) return {ready, lastCanGoOn_ && !tookLong() ? ready_.size() - 1 : 0};
+  // Who goes on for long may wait by a loop of its own for somebody who waits here.
+  if (!ready_.empty() && !tookLong()) return {ready, lastCanGoOn_ ? ready_.size() - 1 : 0};
   auto const it = std::ranges::find_if(polling_, [this](Task const* task) { return worthALook(*task); });
-  if (it == polling_.end()) return {};
+  if (it == polling_.end()) return ready_.empty() ? Candidate{} : Candidate{ready, 0};
   return {polling, static_cast<std::size_t>(it - polling_.begin())};
 }
 
@@ -308,6 +309,7 @@ void Scheduler::spin(Task& task, std::uint32_t reads) {
   if (task.cancelled) task.abandon();
   if (memorySteps_ > limits_.steps) cut(Cut::stepLimit);
   if (stepsNow() - lastChangeStep_ > limits_.liveLockSteps) cut(Cut::liveLock);
+  sliceSteps_ = longestSlice;
   yieldReady(task);
 }
 

@@ -237,13 +237,13 @@ class SendRecv {
   // flags come again after layout::flagPeriod chunks.
   template <class G>
   MSCCLPP_DEVICE static void clearSlot(LaneEnd<G> const& end, std::uint64_t count) {
-    auto const& [links, group, peer, lane] = end;
-    syncWhole(group);
+    auto const& layout = end.links.layout;
+    syncWhole(end.group);
     auto const clear = [&](std::uint64_t region, std::uint64_t bytes) {
-      clearSlots(group, end.slot(links.rank, peer, region, count, bytes), bytes);
+      clearSlots(end.group, end.slot(end.links.rank, end.peer, region, count, bytes), bytes);
     };
-    clear(links.layout.headers, 16);
-    clear(links.layout.packets, links.layout.packetSlot);
+    clear(layout.headers, 16);
+    clear(layout.packets, layout.packetSlot);
   }
 
   // By one thread: the message that begins with chunk `count` has the bytes that are expected.
