@@ -14,7 +14,7 @@ void moves(bool rooted) {
   // Compiled for two ranks, as the library's own kernels are; threads of one warp on both sides of a ragged end.
   checkCollective<C<S, Tr, 2>>({.ranks = 2, .counts = {1332, 333, 61, 5}, .seed = 6});
   // The own part of a scatter's input lies elsewhere on every rank, so it can be no symmetric output.
-  if constexpr (!std::same_as<C<S, Tr, 0>, Scatter<Push, Tr, 0>>) {
+  if constexpr (!std::same_as<C<S, Tr, 0>, Scatter<PushSchedule, Tr, 0>>) {
     checkCollective<C<S, Tr, 0>>({.counts = {333, 64}, .inPlace = true, .root = rooted ? 3 : 0, .seed = 3});
   }
   // Blocks that end in the middle of a warp; buffers that are not aligned; wider elements.
@@ -42,31 +42,31 @@ TEST_CASE_TEMPLATE("one exchange moves", Tr, PacketTransport<LL8>, PacketTranspo
 using SmallBulk = BulkMemory<128, 3>;
 
 TEST_CASE_TEMPLATE("pushed into symmetric memory", Tr, PeerMemory<1>, PeerMemory<4>, SmallBulk) {
-  moves<AllGather, Push, Tr>(false);
-  moves<Broadcast, Push, Tr>(true);
-  moves<Scatter, Push, Tr>(true);
-  moves<Gather, Push, Tr>(true);
+  moves<AllGather, PushSchedule, Tr>(false);
+  moves<Broadcast, PushSchedule, Tr>(true);
+  moves<Scatter, PushSchedule, Tr>(true);
+  moves<Gather, PushSchedule, Tr>(true);
 }
 
 TEST_CASE_TEMPLATE("all-to-all pushed into symmetric memory", Tr, PeerMemory<1>, PeerMemory<4>, SmallBulk) {
-  checkCollective<AllToAll<Push, Tr>>({.counts = raggedCounts});
-  checkCollective<AllToAll<Push, Tr, 2>>({.ranks = 2, .counts = {1332, 333, 61, 5}, .seed = 6});
-  checkCollective<AllToAll<Push, Tr, 4>>({.counts = {16, 4096, 1}, .overlap = true, .seed = 2});
-  checkCollective<AllToAll<Push, Tr>>({.counts = {1, 2000}, .threads = 100, .offset = 3, .seed = 4});
-  for (int ranks : {1, 2, 5, 8}) checkCollective<AllToAll<Push, Tr>>({.ranks = ranks, .counts = {257}});
+  checkCollective<AllToAll<PushSchedule, Tr>>({.counts = raggedCounts});
+  checkCollective<AllToAll<PushSchedule, Tr, 2>>({.ranks = 2, .counts = {1332, 333, 61, 5}, .seed = 6});
+  checkCollective<AllToAll<PushSchedule, Tr, 4>>({.counts = {16, 4096, 1}, .overlap = true, .seed = 2});
+  checkCollective<AllToAll<PushSchedule, Tr>>({.counts = {1, 2000}, .threads = 100, .offset = 3, .seed = 4});
+  for (int ranks : {1, 2, 5, 8}) checkCollective<AllToAll<PushSchedule, Tr>>({.ranks = ranks, .counts = {257}});
 }
 
 TEST_CASE_TEMPLATE("from rank to rank", Tr, ShortPieces, PeerMemory<>) {
-  moves<Broadcast, Chain, Tr>(true);
-  checkPieces<Broadcast<Chain, Tr>>({40000, 8193, 70001});
+  moves<Broadcast, ChainSchedule, Tr>(true);
+  checkPieces<Broadcast<ChainSchedule, Tr>>({40000, 8193, 70001});
 }
 
 #if !defined(__CUDACC__)
 TEST_CASE("72 ranks") {
   checkCollective<AllGather<OneExchange, PacketTransport<LL16>>>(rack);
   checkCollective<AllToAll<OneExchange, PacketTransport<LL128>>>(rack);
-  checkCollective<Broadcast<Push, PeerMemory<>>>(rack);
-  checkCollective<Broadcast<Chain, PeerMemory<>>>(rack);
-  checkCollective<AllGather<Push, SmallBulk>>(rack);
+  checkCollective<Broadcast<PushSchedule, PeerMemory<>>>(rack);
+  checkCollective<Broadcast<ChainSchedule, PeerMemory<>>>(rack);
+  checkCollective<AllGather<PushSchedule, SmallBulk>>(rack);
 }
 #endif

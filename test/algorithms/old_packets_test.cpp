@@ -41,7 +41,7 @@ struct BarrierKernel {
 struct RingKernel {
   MSCCLPP_DEVICE void operator()(DeviceTeam const& team, layout::WindowHandle const& window, std::size_t count) const {
     SymmetricView<float> const data(window, 0, count);
-    AllReduce<Ring, StagePieces<>, Sum>{team}(thisGrid(), View{data.at(team.rank), count}, data);
+    AllReduce<RingSchedule, StagePieces<>, Sum>{team}(thisGrid(), View{data.at(team.rank), count}, data);
   }
 };
 

@@ -53,11 +53,11 @@ TEST_CASE_TEMPLATE("widened before they are sent", Tr, PacketTransport<LL8>, Pac
 
 TEST_CASE("results go straight into the peers' buffers, or from rank to rank") {
   everyCase<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, float, BFloat16>(false);
-  everyCase<AllReduce<Ring, StagePieces<2, 256>, Sum>, float, BFloat16>(false);
+  everyCase<AllReduce<RingSchedule, StagePieces<2, 256>, Sum>, float, BFloat16>(false);
   everyCase<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, float, BFloat16>(true);
-  everyCase<Reduce<Chain, StagePieces<2, 256>, Sum>, float, BFloat16>(true);
-  everyCase<AllGather<Push, PeerMemory<4>>, BFloat16, Float8E4M3>(false);
-  everyCase<AllToAll<Push, PeerMemory<2>>, float, Half>(false);
+  everyCase<Reduce<ChainSchedule, StagePieces<2, 256>, Sum>, float, BFloat16>(true);
+  everyCase<AllGather<PushSchedule, PeerMemory<4>>, BFloat16, Float8E4M3>(false);
+  everyCase<AllToAll<PushSchedule, PeerMemory<2>>, float, Half>(false);
 }
 
 TEST_CASE("in place, where elements are equally large") {

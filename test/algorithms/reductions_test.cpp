@@ -32,9 +32,9 @@ TEST_CASE_TEMPLATE("one exchange reduces", Tr, PacketTransport<LL8>, PacketTrans
 }
 
 TEST_CASE_TEMPLATE("pulled from symmetric memory", Tr, PeerMemory<1>, PeerMemory<2>) {
-  reduces<AllReduce, Pull, Tr>(false);
-  reduces<ReduceScatter, Pull, Tr>(false);
-  reduces<Reduce, Pull, Tr>(true);
+  reduces<AllReduce, PullSchedule, Tr>(false);
+  reduces<ReduceScatter, PullSchedule, Tr>(false);
+  reduces<Reduce, PullSchedule, Tr>(true);
 }
 
 TEST_CASE_TEMPLATE("results are pushed", Tr, MemoryTransport<2>, MemoryTransport<8>) {
@@ -44,21 +44,21 @@ TEST_CASE_TEMPLATE("results are pushed", Tr, MemoryTransport<2>, MemoryTransport
 
 using ShortRing = StagePieces<2, 256>;
 TEST_CASE_TEMPLATE("around the ring", Tr, ShortRing, StagePieces<>) {
-  reduces<AllReduce, Ring, Tr>(false);
-  checkPieces<AllReduce<Ring, Tr, Sum>, BFloat16>({20000, 4097, 35001});
+  reduces<AllReduce, RingSchedule, Tr>(false);
+  checkPieces<AllReduce<RingSchedule, Tr, Sum>, BFloat16>({20000, 4097, 35001});
 }
 
 TEST_CASE("added up from rank to rank") {
-  reduces<Reduce, Chain, StagePieces<2, 128>>(true);
-  checkPieces<Reduce<Chain, StagePieces<>, Sum>, BFloat16>({20000, 4097, 35001});
+  reduces<Reduce, ChainSchedule, StagePieces<2, 128>>(true);
+  checkPieces<Reduce<ChainSchedule, StagePieces<>, Sum>, BFloat16>({20000, 4097, 35001});
 }
 
 #if !defined(__CUDACC__)
 TEST_CASE("72 ranks") {
   checkCollective<ReduceScatter<OneExchange, PacketTransport<LL16>, Sum>, BFloat16>(rack);
-  checkCollective<Reduce<Pull, PeerMemory<1>, Sum>, float>(rack);
+  checkCollective<Reduce<PullSchedule, PeerMemory<1>, Sum>, float>(rack);
   checkCollective<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, float>(rack);
-  checkCollective<Reduce<Chain, StagePieces<>, Sum>, float>(rack);
-  checkCollective<AllReduce<Ring, ShortRing, Sum>, float>(rack);
+  checkCollective<Reduce<ChainSchedule, StagePieces<>, Sum>, float>(rack);
+  checkCollective<AllReduce<RingSchedule, ShortRing, Sum>, float>(rack);
 }
 #endif

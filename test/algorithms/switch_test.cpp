@@ -81,8 +81,8 @@ TEST_CASE("all-reduce by packets to all") {
 }
 
 TEST_CASE("all-reduce where the buffers lie") {
-  everyType<AllReduce, Switch, SwitchMemory<2>>();
-  wideTypes<AllReduce, Switch, SwitchMemory<4>>();
+  everyType<AllReduce, SwitchSchedule, SwitchMemory<2>>();
+  wideTypes<AllReduce, SwitchSchedule, SwitchMemory<4>>();
 }
 
 TEST_CASE("all-reduce in a pipeline of warps") {
@@ -101,15 +101,15 @@ TEST_CASE("all-reduce in a pipeline of blocks") {
 }
 
 TEST_CASE("reduce-scatter and reduce through the switch") {
-  everyType<ReduceScatter, Switch, SwitchMemory<2>>();
-  wideTypes<ReduceScatter, Switch, SwitchMemory<2>>();
-  everyShape<Reduce<Switch, SwitchMemory<2>, Sum>, BFloat16>(32, 1, true);
+  everyType<ReduceScatter, SwitchSchedule, SwitchMemory<2>>();
+  wideTypes<ReduceScatter, SwitchSchedule, SwitchMemory<2>>();
+  everyShape<Reduce<SwitchSchedule, SwitchMemory<2>, Sum>, BFloat16>(32, 1, true);
 }
 
 TEST_CASE("all-gather and broadcast through the switch") {
-  everyShape<AllGather<Switch, SwitchMemory<2>>, std::uint8_t>();
-  everyShape<AllGather<Switch, SwitchMemory<2>>, double>();
-  everyShape<Broadcast<Switch, SwitchMemory<2>>, std::uint8_t>(32, 1, true);
+  everyShape<AllGather<SwitchSchedule, SwitchMemory<2>>, std::uint8_t>();
+  everyShape<AllGather<SwitchSchedule, SwitchMemory<2>>, double>();
+  everyShape<Broadcast<SwitchSchedule, SwitchMemory<2>>, std::uint8_t>(32, 1, true);
   everyShape<AllGather<OneExchange, SwitchPackets<LL8>>, std::uint8_t>();
   everyShape<Broadcast<OneExchange, SwitchPackets<LL8>>, std::uint8_t>(32, 1, true);
   everyShape<AllGather<OneExchange, SwitchPackets<LL16>>, std::uint8_t>();

@@ -9,7 +9,8 @@ struct Kernel {
   MSCCLPP_DEVICE void operator()(float const* in, SymmetricView<bf16> const& out, std::size_t count,
                                  DeviceTeam const& team) const {
 #if defined(MSCCLPP_EXPECT_FAILURE)
-    AllGather<Switch, SwitchMemory<4>>{team}(thisGrid(), WithPrologue{View{in, count}, [](auto v) { return v; }}, out);
+    AllGather<SwitchSchedule, SwitchMemory<4>>{team}(thisGrid(),
+                                                     WithPrologue{View{in, count}, [](auto v) { return v; }}, out);
 #endif
   }
 };

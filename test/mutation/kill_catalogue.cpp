@@ -16,8 +16,8 @@ using namespace mscclpp_test;
 namespace {
 
 using List =
-    CompositionList<Composition<"first", Push, PeerMemory<1>, For<Collective::gather>>,
-                    Composition<"second", Pull, PeerMemory<2>, For<Collective::reduce, Collective::allReduce>>>;
+    CompositionList<Composition<"first", PushSchedule, PeerMemory<1>, For<Collective::gather>>,
+                    Composition<"second", PullSchedule, PeerMemory<2>, For<Collective::reduce, Collective::allReduce>>>;
 static_assert(List::indexOf(Collective::gather, "first") == 0u);
 static_assert(List::indexOf(Collective::allReduce, "second") == 1u);
 static_assert(List::indexOf(Collective::gather, "second") == std::nullopt);
@@ -25,7 +25,7 @@ static_assert(List::indexOf(Collective::reduce, "third") == std::nullopt);
 
 // 16 bytes a thread; blocks of 256, of 512 where 132 of those are too few.
 consteval bool isShape(std::uint64_t threadsNeeded, unsigned blocks, unsigned threads, std::uint32_t most = 1000) {
-  auto const shape = shapeFor<Pull, PeerMemory<1>>(16 * threadsNeeded, most);
+  auto const shape = shapeFor<PullSchedule, PeerMemory<1>>(16 * threadsNeeded, most);
   return shape.blocks == blocks && shape.threads == threads;
 }
 static_assert(isShape(0, 1, 32));
@@ -39,7 +39,7 @@ static_assert(isShape(256 * 132 + 1, 67, 512));
 static_assert(isShape(512 * 132 + 1, 132, 512));
 static_assert(isShape(std::uint64_t{1} << 40, 132, 512));
 static_assert(isShape(256 * 8 + 1, 5, 512, 8));
-static_assert(shapeFor<Pull, PeerMemory<1>>(16 * 32 + 1, 8).threads == 64);
+static_assert(shapeFor<PullSchedule, PeerMemory<1>>(16 * 32 + 1, 8).threads == 64);
 static_assert(shapeFor<OneShot, PacketTransport<LL128>>(15 * 32, 8).threads == 32);
 static_assert(shapeFor<OneShot, PacketTransport<LL16>>(8 * 33, 8).threads == 64);
 
@@ -50,28 +50,29 @@ static_assert(shapeFor<SwitchPipeline<BlockRoles>, SwitchStage<1>>(std::uint64_t
 
 using Direct = PeerMemory<1>;
 using Staged = MemoryTransport<1>;
-static_assert(needsInWindow<AllReduce<Pull, Direct, Sum>> && !needsInWindow<AllReduce<OneShot, Staged, Sum>>);
-static_assert(needsOutWindow<AllReduce<Pull, Direct, Sum>> && !needsOutWindow<AllReduce<OneShot, Staged, Sum>>);
+static_assert(needsInWindow<AllReduce<PullSchedule, Direct, Sum>> && !needsInWindow<AllReduce<OneShot, Staged, Sum>>);
+static_assert(needsOutWindow<AllReduce<PullSchedule, Direct, Sum>> && !needsOutWindow<AllReduce<OneShot, Staged, Sum>>);
 static_assert(needsOutWindow<AllReduce<TwoShotPush, Staged, Sum>> &&
               !needsInWindow<AllReduce<TwoShotPush, Staged, Sum>>);
-static_assert(needsInWindow<ReduceScatter<Pull, Direct, Sum>> &&
+static_assert(needsInWindow<ReduceScatter<PullSchedule, Direct, Sum>> &&
               !needsInWindow<ReduceScatter<OneExchange, Staged, Sum>>);
-static_assert(needsInWindow<Reduce<Pull, Direct, Sum>> && !needsInWindow<Reduce<OneExchange, Staged, Sum>>);
-static_assert(needsOutWindow<Reduce<Pull, Direct, Sum>> && !needsOutWindow<Reduce<OneExchange, Staged, Sum>>);
+static_assert(needsInWindow<Reduce<PullSchedule, Direct, Sum>> && !needsInWindow<Reduce<OneExchange, Staged, Sum>>);
+static_assert(needsOutWindow<Reduce<PullSchedule, Direct, Sum>> && !needsOutWindow<Reduce<OneExchange, Staged, Sum>>);
 static_assert(needsOutWindow<Reduce<TwoShotPush, Staged, Sum>> && !needsInWindow<Reduce<TwoShotPush, Staged, Sum>>);
-static_assert(needsOutWindow<Broadcast<Chain, Direct>> && !needsInWindow<Broadcast<Chain, Direct>>);
-static_assert(!needsOutWindow<Reduce<Chain, StagePieces<>, Sum>> && !needsInWindow<Reduce<Chain, StagePieces<>, Sum>>);
-static_assert(shapeFor<Chain, Direct>(std::uint64_t{1} << 30, 288).blocks == 132);
-static_assert(shapeFor<Chain, StagePieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
-static_assert(isRankOrder<OneShot>() && isRankOrder<TwoShotPush>() && isRankOrder<Pull>());
-static_assert(!isRankOrder<Chain>() && !isRankOrder<Ring>() && !isRankOrder<Switch>());
+static_assert(needsOutWindow<Broadcast<ChainSchedule, Direct>> && !needsInWindow<Broadcast<ChainSchedule, Direct>>);
+static_assert(!needsOutWindow<Reduce<ChainSchedule, StagePieces<>, Sum>> &&
+              !needsInWindow<Reduce<ChainSchedule, StagePieces<>, Sum>>);
+static_assert(shapeFor<ChainSchedule, Direct>(std::uint64_t{1} << 30, 288).blocks == 132);
+static_assert(shapeFor<ChainSchedule, StagePieces<>>(std::uint64_t{1} << 30, 288).blocks == 132);
+static_assert(isRankOrder<OneShot>() && isRankOrder<TwoShotPush>() && isRankOrder<PullSchedule>());
+static_assert(!isRankOrder<ChainSchedule>() && !isRankOrder<RingSchedule>() && !isRankOrder<SwitchSchedule>());
 static_assert(!isRankOrder<SwitchPipeline<WarpRoles>>());
-static_assert(needsInWindow<Broadcast<Push, Direct>> && !needsInWindow<Broadcast<OneExchange, Staged>>);
-static_assert(needsOutWindow<Broadcast<Push, Direct>> && !needsOutWindow<Broadcast<OneExchange, Staged>>);
-static_assert(needsOutWindow<AllGather<Push, Direct>> && !needsOutWindow<AllGather<OneExchange, Staged>>);
-static_assert(needsOutWindow<AllToAll<Push, Direct>> && !needsOutWindow<AllToAll<OneExchange, Staged>>);
-static_assert(needsOutWindow<Scatter<Push, Direct>> && !needsOutWindow<Scatter<OneExchange, Staged>>);
-static_assert(needsOutWindow<Gather<Push, Direct>> && !needsOutWindow<Gather<OneExchange, Staged>>);
+static_assert(needsInWindow<Broadcast<PushSchedule, Direct>> && !needsInWindow<Broadcast<OneExchange, Staged>>);
+static_assert(needsOutWindow<Broadcast<PushSchedule, Direct>> && !needsOutWindow<Broadcast<OneExchange, Staged>>);
+static_assert(needsOutWindow<AllGather<PushSchedule, Direct>> && !needsOutWindow<AllGather<OneExchange, Staged>>);
+static_assert(needsOutWindow<AllToAll<PushSchedule, Direct>> && !needsOutWindow<AllToAll<OneExchange, Staged>>);
+static_assert(needsOutWindow<Scatter<PushSchedule, Direct>> && !needsOutWindow<Scatter<OneExchange, Staged>>);
+static_assert(needsOutWindow<Gather<PushSchedule, Direct>> && !needsOutWindow<Gather<OneExchange, Staged>>);
 
 }  // namespace
 
@@ -97,7 +98,7 @@ TEST_CASE("a call without elements between two that depend on each other") {
 }
 
 TEST_CASE("the same where the buffers lie") {
-  using Collective = AllReduce<Pull, PeerMemory<1>, Sum>;
+  using Collective = AllReduce<PullSchedule, PeerMemory<1>, Sum>;
   everySchedule(2, [](Rank& rank) {
     constexpr std::size_t count = 8;
     Team const team(rank.communicator, Collective::requirement(2, 1, 32));

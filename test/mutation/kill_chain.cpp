@@ -10,9 +10,9 @@ using namespace mscclpp_test;
 
 namespace {
 
-using Chained = Broadcast<Chain, ShortPieces>;
+using Chained = Broadcast<ChainSchedule, ShortPieces>;
 template <int Ranks = 0, class Op = Sum>
-using Added = Reduce<Chain, StagePieces<2, 128>, Op, Ranks>;
+using Added = Reduce<ChainSchedule, StagePieces<2, 128>, Op, Ranks>;
 
 // Pieces: several of each block with a ragged end; fewer than blocks; whole ones only.
 CollectiveCase const ragged{.ranks = 3, .counts = {1007, 5}, .blocks = 2, .threads = 32, .root = 1};
@@ -52,7 +52,7 @@ struct BetweenPackets {
 TEST_CASE("from rank to rank") {
   explored<Chained>(ragged);
   explored<Chained>(few);
-  explored<Broadcast<Chain, ShortPieces, 2>>(whole);
+  explored<Broadcast<ChainSchedule, ShortPieces, 2>>(whole);
   explored<Chained>(shifted);
   explored<Chained>({.ranks = 1, .counts = {300}, .blocks = 2, .threads = 32}, 1);
 }
@@ -149,11 +149,11 @@ TEST_CASE("added up from rank to rank") {
   explored<Added<>, std::uint32_t>(addedFew);
   explored<Added<2>, std::uint32_t>(addedWhole);
   explored<Added<>, std::uint32_t>(addedShifted);
-  explored<Reduce<Chain, StagePieces<2, 512>, Sum>, std::uint32_t>(addedNarrow);
+  explored<Reduce<ChainSchedule, StagePieces<2, 512>, Sum>, std::uint32_t>(addedNarrow);
   explored<Added<0, Max>, float>(addedRagged);
   explored<Added<0, Avg>, float>(addedFew);
   // Pieces as long as their slots, which end with a thread's first access of two.
-  explored<Reduce<Chain, StagePieces<2, 512>, Sum>, std::uint32_t>(
+  explored<Reduce<ChainSchedule, StagePieces<2, 512>, Sum>, std::uint32_t>(
       {.ranks = 3, .counts = {1536}, .blocks = 2, .threads = 32});
   explored<Added<>, std::uint32_t>({.ranks = 1, .counts = {300}, .blocks = 2, .threads = 32}, 1);
 }

@@ -51,8 +51,8 @@ struct PairKernel {
   MSCCLPP_DEVICE void operator()(std::uint32_t const* in, std::size_t count, unsigned* strangers,
                                  DeviceTeam const& team, layout::WindowHandle const& window) const {
     SymmetricView<std::uint32_t> const out(window, 0, 2 * count);
-    Push::run<Tr, 0>(team, thisGrid(),
-                     PairPlan{{in, count}, out, static_cast<std::uint64_t>(team.rank) * count, strangers});
+    PushSchedule::run<Tr, 0>(team, thisGrid(),
+                             PairPlan{{in, count}, out, static_cast<std::uint64_t>(team.rank) * count, strangers});
   }
 };
 
@@ -85,7 +85,7 @@ struct SeenKernel {
   MSCCLPP_DEVICE void operator()(unsigned* seen, std::size_t count, DeviceTeam const& team,
                                  layout::WindowHandle const& window) const {
     SymmetricView<float> const data(window, 0, count);
-    AllReduce<Pull, Stores, Sum>{team}(thisGrid(), data, data, [=](auto values, std::uint64_t index) {
+    AllReduce<PullSchedule, Stores, Sum>{team}(thisGrid(), data, data, [=](auto values, std::uint64_t index) {
       fetchAdd<Order::relaxed, Scope::device>(seen + index / 4, 1u);
       return values;
     });
@@ -105,24 +105,24 @@ struct AgreeKernel {
 }  // namespace
 
 TEST_CASE("stores") {
-  explored<AllGather<Push, Stores>>(ragged);
-  explored<AllGather<Push, Stores, 2>>(whole);
-  explored<AllToAll<Push, Stores>>(ragged);
-  explored<Broadcast<Push, Stores>>(ragged);
-  explored<Broadcast<Push, Stores>>(shifted);
-  explored<Broadcast<Push, Stores>>({.ranks = 1, .counts = {77}, .blocks = 2, .threads = 32});
-  explored<Scatter<Push, Stores>>(ragged);
-  explored<Gather<Push, Stores>>(shifted);
-  explored<AllGather<Push, Stores>>(turns);
-  explored<Broadcast<Push, Stores>>(raggedTurns);
+  explored<AllGather<PushSchedule, Stores>>(ragged);
+  explored<AllGather<PushSchedule, Stores, 2>>(whole);
+  explored<AllToAll<PushSchedule, Stores>>(ragged);
+  explored<Broadcast<PushSchedule, Stores>>(ragged);
+  explored<Broadcast<PushSchedule, Stores>>(shifted);
+  explored<Broadcast<PushSchedule, Stores>>({.ranks = 1, .counts = {77}, .blocks = 2, .threads = 32});
+  explored<Scatter<PushSchedule, Stores>>(ragged);
+  explored<Gather<PushSchedule, Stores>>(shifted);
+  explored<AllGather<PushSchedule, Stores>>(turns);
+  explored<Broadcast<PushSchedule, Stores>>(raggedTurns);
 }
 
 TEST_CASE("bulk copies") {
-  explored<AllGather<Push, Bulk>>(ragged);
-  explored<AllToAll<Push, Bulk, 2>>(whole);
-  explored<Gather<Push, Bulk>>(ragged);
-  explored<AllGather<Push, Bulk>>(shifted);
-  explored<Broadcast<Push, Bulk>>(raggedTurns);
+  explored<AllGather<PushSchedule, Bulk>>(ragged);
+  explored<AllToAll<PushSchedule, Bulk, 2>>(whole);
+  explored<Gather<PushSchedule, Bulk>>(ragged);
+  explored<AllGather<PushSchedule, Bulk>>(shifted);
+  explored<Broadcast<PushSchedule, Bulk>>(raggedTurns);
 }
 
 TEST_CASE("a plan is asked about the ranks of the team only") {
@@ -131,9 +131,9 @@ TEST_CASE("a plan is asked about the ranks of the team only") {
 }
 
 TEST_CASE("loads") {
-  explored<AllReduce<Pull, Stores, Sum>, BFloat16>(ragged);
-  explored<ReduceScatter<Pull, Stores, Avg, 2>, float>(whole);
-  explored<Reduce<Pull, Stores, Max>, float>(shifted);
+  explored<AllReduce<PullSchedule, Stores, Sum>, BFloat16>(ragged);
+  explored<ReduceScatter<PullSchedule, Stores, Avg, 2>, float>(whole);
+  explored<Reduce<PullSchedule, Stores, Max>, float>(shifted);
 }
 
 TEST_CASE("an epilogue sees what there is, once") {
@@ -141,7 +141,7 @@ TEST_CASE("an epilogue sees what there is, once") {
       2,
       [](Rank& rank) {
         constexpr std::size_t count = 100;
-        Team const team(rank.communicator, AllReduce<Pull, Stores, Sum>::requirement(2, 1, 32));
+        Team const team(rank.communicator, AllReduce<PullSchedule, Stores, Sum>::requirement(2, 1, 32));
         GpuBuffer<float> const data(rank.device, count);
         GpuBuffer<unsigned> const seen(rank.device, 2 * count);
         MemoryWindow const window(rank.communicator, data.data(), data.bytes());

@@ -42,8 +42,8 @@ TEST_CASE_TEMPLATE("through the workspaces", Tr, PacketTransport<LL8>, PacketTra
 TEST_CASE("straight into the peers' buffers") {
   for (auto const& test : {CollectiveCase{.ranks = 3, .counts = {513, 61, 1, 0}, .blocks = 2, .threads = 32},
                            CollectiveCase{.ranks = 2, .counts = {300, 7}, .blocks = 1, .threads = 40, .offset = 1}}) {
-    exploredWithPrologue<AllGather<Push, PeerMemory<2>>, BFloat16, Float8E4M3>(test);
-    exploredWithPrologue<AllToAll<Push, PeerMemory<2>>, float, Half>(test);
+    exploredWithPrologue<AllGather<PushSchedule, PeerMemory<2>>, BFloat16, Float8E4M3>(test);
+    exploredWithPrologue<AllToAll<PushSchedule, PeerMemory<2>>, float, Half>(test);
     exploredWithPrologue<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, float, BFloat16>(test);
   }
 }

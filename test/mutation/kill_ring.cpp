@@ -12,7 +12,7 @@ namespace {
 
 using Short = StagePieces<2, 128>;
 template <int Ranks = 0, class Op = Sum>
-using Around = AllReduce<Ring, Short, Op, Ranks>;
+using Around = AllReduce<RingSchedule, Short, Op, Ranks>;
 
 // Pieces: several of each block and share with ragged ends; fewer than blocks; shares that are empty; whole ones only.
 CollectiveCase const ragged{.ranks = 3, .counts = {401, 5}, .blocks = 2, .threads = 32};
@@ -49,7 +49,7 @@ TEST_CASE("around the ring") {
   explored<Around<0, Max>, float>(ragged);
   explored<Around<0, Avg>, float>(few);
   // Pieces as long as their slots, which end with a thread's first access of two.
-  explored<AllReduce<Ring, StagePieces<2, 512>, Sum>, std::uint32_t>(
+  explored<AllReduce<RingSchedule, StagePieces<2, 512>, Sum>, std::uint32_t>(
       {.ranks = 3, .counts = {1536}, .blocks = 2, .threads = 32});
   explored<Around<>, std::uint32_t>({.ranks = 1, .counts = {300}, .blocks = 2, .threads = 32}, 1);
 }

@@ -16,9 +16,9 @@ CollectiveCase const inPlace{.ranks = 2, .counts = {1030}, .blocks = 2, .threads
 }  // namespace
 
 TEST_CASE("all-gather and broadcast") {
-  explored<AllGather<Switch, Memory>, std::uint8_t>(ragged, 1);
-  explored<AllGather<Switch, Memory>, std::uint8_t>(inPlace, 1);
-  explored<Broadcast<Switch, Memory>, std::uint8_t>(ragged, 1);
+  explored<AllGather<SwitchSchedule, Memory>, std::uint8_t>(ragged, 1);
+  explored<AllGather<SwitchSchedule, Memory>, std::uint8_t>(inPlace, 1);
+  explored<Broadcast<SwitchSchedule, Memory>, std::uint8_t>(ragged, 1);
 }
 
 // Packets that the switch hands to all: several rounds with a ragged end, fewer elements than threads.

@@ -20,7 +20,7 @@ CollectiveCase const inPlace{.ranks = 2, .counts = {1030}, .blocks = 2, .threads
 CollectiveCase const apart{.ranks = 2, .counts = {101}, .blocks = 1, .threads = 32, .outShift = 2};
 CollectiveCase const oddly{.ranks = 2, .counts = {101}, .blocks = 1, .threads = 32, .outShift = 1};
 
-using Reduced = AllReduce<Switch, Memory, Sum>;
+using Reduced = AllReduce<SwitchSchedule, Memory, Sum>;
 
 struct EpilogueKernel {
   MSCCLPP_DEVICE void operator()(DeviceTeam const& team, layout::WindowHandle const& window, std::size_t count) const {
@@ -55,5 +55,5 @@ TEST_CASE("all-reduce") {
 }
 
 TEST_CASE("reduce-scatter of elements that the switch takes one by one") {
-  explored<ReduceScatter<Switch, Memory, Max>, std::int64_t>(inPlace, 1);
+  explored<ReduceScatter<SwitchSchedule, Memory, Max>, std::int64_t>(inPlace, 1);
 }

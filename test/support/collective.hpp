@@ -84,7 +84,7 @@ T reducedInTurn(Buffers<T> const& in, std::size_t first, std::size_t i) {
 }
 // Each share in the order of the ring, from its own rank on.
 template <class Tr, class Op, int R, class A>
-struct Meaning<AllReduce<Ring, Tr, Op, R, A>> {
+struct Meaning<AllReduce<RingSchedule, Tr, Op, R, A>> {
   static constexpr bool wholeIn = false, wholeOut = false;
   template <class T>
   static std::vector<T> result(Buffers<T> const& in, int, int) {
@@ -160,7 +160,7 @@ struct Meaning<Reduce<S, Tr, Op, R, A>> {
 
 // From the root's successor on.
 template <class Tr, class Op, int R, class A>
-struct Meaning<Reduce<Chain, Tr, Op, R, A>> {
+struct Meaning<Reduce<ChainSchedule, Tr, Op, R, A>> {
   static constexpr bool wholeIn = false, wholeOut = false;
   template <class T>
   static std::vector<T> result(Buffers<T> const& in, int rank, int root) {

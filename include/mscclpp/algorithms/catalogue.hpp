@@ -39,34 +39,37 @@ using Folds = For<reduceScatter, reduce>;
 using AllReductions = For<allReduce, reduceScatter, reduce>;
 using AllButAllReduce = For<allGather, allToAll, broadcast, scatter, gather, reduceScatter, reduce>;
 
-using AllCompositions = CompositionList<
-    Composition<"oneshot_ll8", OneShot, PacketTransport<LL8>, ToAll>,
-    Composition<"oneshot_ll16", OneShot, PacketTransport<LL16>, ToAll>,
-    Composition<"oneshot_ll128", OneShot, PacketTransport<LL128>, ToAll>,
-    Composition<"oneshot_memory", OneShot, MemoryTransport<2>, ToAll>,
-    Composition<"twoshot_ll8", TwoShot, PacketTransport<LL8>, ToAll>,
-    Composition<"twoshot_ll16", TwoShot, PacketTransport<LL16>, ToAll>,
-    Composition<"twoshot_ll128", TwoShot, PacketTransport<LL128>, ToAll>,
-    Composition<"twoshot_memory", TwoShot, MemoryTransport<4>, ToAll>,
-    Composition<"twoshot_memory_wide", TwoShot, MemoryTransport<8>, ToAll>,
-    Composition<"twoshot_push", TwoShotPush, MemoryTransport<4>, ToAll>,
-    Composition<"twoshot_push_wide", TwoShotPush, MemoryTransport<8>, ToAll>,
-    Composition<"ll8", OneExchange, PacketTransport<LL8>, AllButAllReduce>,
-    Composition<"ll16", OneExchange, PacketTransport<LL16>, AllButAllReduce>,
-    Composition<"ll128", OneExchange, PacketTransport<LL128>, AllButAllReduce>,
-    Composition<"memory", OneExchange, MemoryTransport<4>, AllButAllReduce>,
-    Composition<"memory_wide", OneExchange, MemoryTransport<8>, Folds>, Composition<"push", Push, PeerMemory<4>, Moves>,
-    Composition<"push_bulk", Push, BulkMemory<>, Moves>, Composition<"pull", Pull, PeerMemory<1>, AllReductions>,
-    Composition<"pull_wide", Pull, PeerMemory<2>, AllReductions>,
-    Composition<"push", TwoShotPush, MemoryTransport<8>, For<reduce>>,
-    Composition<"chain", Chain, PeerMemory<4>, For<broadcast>>, Composition<"chain", Chain, StagePieces<>, For<reduce>>,
-    // Through the switch, for devices that have one. All-to-all and the like send nobody the same.
-    Composition<"nvls_packet", OneShot, SwitchPackets<LL8>, ToAll>,
-    Composition<"nvls_zero_copy", Switch, SwitchMemory<4>, ToAll>,
-    Composition<"nvls_warp_pipeline", SwitchPipeline<WarpRoles>, SwitchStage<4>, ToAll>,
-    Composition<"nvls_block_pipeline", SwitchPipeline<BlockRoles>, SwitchStage<4>, ToAll>,
-    Composition<"nvls_packet", OneExchange, SwitchPackets<LL8>, For<allGather, broadcast>>,
-    Composition<"nvls", Switch, SwitchMemory<4>, For<allGather, broadcast, reduceScatter>>>;
+using AllCompositions =
+    CompositionList<Composition<"oneshot_ll8", OneShot, PacketTransport<LL8>, ToAll>,
+                    Composition<"oneshot_ll16", OneShot, PacketTransport<LL16>, ToAll>,
+                    Composition<"oneshot_ll128", OneShot, PacketTransport<LL128>, ToAll>,
+                    Composition<"oneshot_memory", OneShot, MemoryTransport<2>, ToAll>,
+                    Composition<"twoshot_ll8", TwoShot, PacketTransport<LL8>, ToAll>,
+                    Composition<"twoshot_ll16", TwoShot, PacketTransport<LL16>, ToAll>,
+                    Composition<"twoshot_ll128", TwoShot, PacketTransport<LL128>, ToAll>,
+                    Composition<"twoshot_memory", TwoShot, MemoryTransport<4>, ToAll>,
+                    Composition<"twoshot_memory_wide", TwoShot, MemoryTransport<8>, ToAll>,
+                    Composition<"twoshot_push", TwoShotPush, MemoryTransport<4>, ToAll>,
+                    Composition<"twoshot_push_wide", TwoShotPush, MemoryTransport<8>, ToAll>,
+                    Composition<"ll8", OneExchange, PacketTransport<LL8>, AllButAllReduce>,
+                    Composition<"ll16", OneExchange, PacketTransport<LL16>, AllButAllReduce>,
+                    Composition<"ll128", OneExchange, PacketTransport<LL128>, AllButAllReduce>,
+                    Composition<"memory", OneExchange, MemoryTransport<4>, AllButAllReduce>,
+                    Composition<"memory_wide", OneExchange, MemoryTransport<8>, Folds>,
+                    Composition<"push", PushSchedule, PeerMemory<4>, Moves>,
+                    Composition<"push_bulk", PushSchedule, BulkMemory<>, Moves>,
+                    Composition<"pull", PullSchedule, PeerMemory<1>, AllReductions>,
+                    Composition<"pull_wide", PullSchedule, PeerMemory<2>, AllReductions>,
+                    Composition<"push", TwoShotPush, MemoryTransport<8>, For<reduce>>,
+                    Composition<"chain", ChainSchedule, PeerMemory<4>, For<broadcast>>,
+                    Composition<"chain", ChainSchedule, StagePieces<>, For<reduce>>,
+                    // Through the switch, for devices that have one. All-to-all and the like send nobody the same.
+                    Composition<"nvls_packet", OneShot, SwitchPackets<LL8>, ToAll>,
+                    Composition<"nvls_zero_copy", SwitchSchedule, SwitchMemory<4>, ToAll>,
+                    Composition<"nvls_warp_pipeline", SwitchPipeline<WarpRoles>, SwitchStage<4>, ToAll>,
+                    Composition<"nvls_block_pipeline", SwitchPipeline<BlockRoles>, SwitchStage<4>, ToAll>,
+                    Composition<"nvls_packet", OneExchange, SwitchPackets<LL8>, For<allGather, broadcast>>,
+                    Composition<"nvls", SwitchSchedule, SwitchMemory<4>, For<allGather, broadcast, reduceScatter>>>;
 
 }  // namespace impl
 

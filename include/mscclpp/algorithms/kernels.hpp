@@ -4,7 +4,7 @@
 //
 //   launch(stream, shape, CollectiveKernel<AllGather<OneExchange, PacketTransport<LL16>>, T>{},
 //          in, out, count, root, team)
-//   launch(stream, shape, DirectKernel<AllGather<Push, PeerMemory<>>, T>{},
+//   launch(stream, shape, DirectKernel<AllGather<PushSchedule, PeerMemory<>>, T>{},
 //          in, out, count, root, team, inWindow, outWindow)
 //
 // `count` is the number of elements of the smaller buffer: of one rank's part where one buffer holds a part for every

@@ -3,13 +3,13 @@
 // All-gather: everybody's `out` ends with the inputs of all ranks, by rank.
 //
 //   AllGather<OneExchange, PacketTransport<LL128>>{team}(thisGrid(), View{x, n}, View{y, n * ranks});
-//   AllGather<Push, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(window, offset, n * ranks));
-//   AllGather<Switch, SwitchMemory<4>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
+//   AllGather<PushSchedule, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(window, offset, n * ranks));
+//   AllGather<SwitchSchedule, SwitchMemory<4>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
 //
 // Called by all threads of the given blocks, on every rank, with the same blocks and type. Any count and alignment;
 // `in` may be this rank's part of `out`, and otherwise does not overlap it. Parts of different counts are told by
 // VariableParts, the same on all ranks. With OneExchange each thread has written its own slots of `out` on return, with
-// Push the blocks have; who reads others' parts meets them first. The input may be changed at once.
+// PushSchedule the blocks have; who reads others' parts meets them first. The input may be changed at once.
 #pragma once
 
 #include <type_traits>

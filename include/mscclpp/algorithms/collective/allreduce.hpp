@@ -13,12 +13,12 @@
 // Without copies, where buffers lie in symmetric memory (device/symmetric_view.hpp):
 //
 //   AllReduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
-//   AllReduce<Ring, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
-//   AllReduce<Pull, PeerMemory<2>, Sum>{team}(thisGrid(), SymmetricView<T>(...), SymmetricView<T>(...));
-//   AllReduce<Switch, SwitchMemory<4>, Sum>{team}(thisGrid(), SymmetricView<T>(...), SymmetricView<T>(...));
+//   AllReduce<RingSchedule, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(...));
+//   AllReduce<PullSchedule, PeerMemory<2>, Sum>{team}(thisGrid(), SymmetricView<T>(...), SymmetricView<T>(...));
+//   AllReduce<SwitchSchedule, SwitchMemory<4>, Sum>{team}(thisGrid(), SymmetricView<T>(...), SymmetricView<T>(...));
 //
-// Then on return the blocks have written `out`, and who reads others' parts meets them first; with Pull the same goes
-// for a change of the input, and with Switch.
+// Then on return the blocks have written `out`, and who reads others' parts meets them first; with PullSchedule the
+// same goes for a change of the input, and with SwitchSchedule.
 //
 // Through the switch of devices that have one (transport/switch_memory.hpp), with other buffers too:
 //

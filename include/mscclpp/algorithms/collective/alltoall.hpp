@@ -3,7 +3,7 @@
 // All-to-all: part p of this rank's `in` becomes the part of this rank in `out` of rank p.
 //
 //   AllToAll<OneExchange, PacketTransport<LL16>>{team}(thisGrid(), View{x, n * ranks}, View{y, n * ranks});
-//   AllToAll<Push, PeerMemory<>>{team}(thisGrid(), View{x, n * ranks}, SymmetricView<T>(window, offset, n * ranks));
+//   AllToAll<PushSchedule, PeerMemory<>>{team}(thisGrid(), View{x, n * ranks}, SymmetricView<T>(...));
 //   AllToAll<OneExchange, Tr>{team}(thisGrid(), x, inParts, y, outParts);
 //
 // Called by all threads of the given blocks, on every rank, with the same blocks and type. Any count and alignment.

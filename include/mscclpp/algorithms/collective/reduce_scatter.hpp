@@ -3,14 +3,14 @@
 // Reduce-scatter: `out` of rank r ends with the reduction of part r of all ranks' inputs.
 //
 //   ReduceScatter<OneExchange, PacketTransport<LL128>, Sum>{team}(thisGrid(), View{x, n * ranks}, View{y, n});
-//   ReduceScatter<Pull, PeerMemory<2>, Sum>{team}(thisGrid(), SymmetricView<T>(window, offset, n * ranks), View{y, n});
-//   ReduceScatter<Switch, SwitchMemory<4>, Sum>{team}(thisGrid(), SymmetricView<T>(...), View{y, n});
+//   ReduceScatter<PullSchedule, PeerMemory<2>, Sum>{team}(thisGrid(), SymmetricView<T>(...), View{y, n});
+//   ReduceScatter<SwitchSchedule, SwitchMemory<4>, Sum>{team}(thisGrid(), SymmetricView<T>(...), View{y, n});
 //
 // Called by all threads of the given blocks, on every rank, with the same blocks and type. Any count and alignment;
 // `out` may be this rank's part of `in`, and otherwise does not overlap it. Contributions are combined in rank order,
 // whatever the schedule. Parts of different counts are told by VariableParts, the same on all ranks. The epilogue runs
-// in registers before the store, on Vectors of the accumulator type. With Pull the input may be changed only when the
-// blocks have met; with OneExchange at once.
+// in registers before the store, on Vectors of the accumulator type. With PullSchedule the input may be changed only
+// when the blocks have met; with OneExchange at once.
 #pragma once
 
 #include <type_traits>

@@ -5,25 +5,27 @@
 //   Broadcast  the root's `in` becomes everybody's `out`
 //   Scatter    part p of the root's `in` becomes `out` of rank p
 //   Gather     `in` of rank r becomes part r of the root's `out`
-//   Reduce     everybody's `in`, combined in rank order (Chain, Switch: another), becomes the root's `out`
+//   Reduce     everybody's `in`, combined in rank order (ChainSchedule, SwitchSchedule: another), becomes the root's
+//   `out`
 //
 //   Broadcast<OneExchange, PacketTransport<LL16>>{team}(thisGrid(), View{x, n}, View{y, n}, root);
-//   Broadcast<Push, PeerMemory<>>{team}(thisGrid(), SymmetricView<T>(in...), SymmetricView<T>(out...), root);
+//   Broadcast<PushSchedule, PeerMemory<>>{team}(thisGrid(), SymmetricView<T>(in...), SymmetricView<T>(out...), root);
 //
 // Called by all threads of the given blocks, on every rank, with the same blocks, type, counts and root. A buffer that
 // a rank neither gives nor gets (`in` of others than a broadcast's or scatter's root, `out` of others than a gather's
 // or reduce's) is not touched and may be null. `in` and `out` may be the same for Broadcast and Reduce, and the own
 // part for Scatter and Gather; but a symmetric output of Scatter is no part of the input. Any count and alignment.
 //
-// With Switch the root stores once for all, and reductions are the switch's work. The others let no link carry more
-// than the message once. Broadcast: with Push every rank but the root reads its share of the root's input and stores it
-// to all; with Chain the message goes from rank to rank in pieces, and `in` needs no symmetric memory. Reduce: every
-// rank but the root reduces a share and stores it to the root; with Pull it reads the others' inputs, with TwoShotPush
-// they store theirs into its workspace, and `in` needs no symmetric memory; with Chain sums go from rank to rank to the
-// root, in this order and rounded on each link, and neither buffer needs any.
+// With SwitchSchedule the root stores once for all, and reductions are the switch's work. The others let no link carry
+// more than the message once. Broadcast: with PushSchedule every rank but the root reads its share of the root's input
+// and stores it to all; with ChainSchedule the message goes from rank to rank in pieces, and `in` needs no symmetric
+// memory. Reduce: every rank but the root reduces a share and stores it to the root; with PullSchedule it reads the
+// others' inputs, with TwoShotPush they store theirs into its workspace, and `in` needs no symmetric memory; with
+// ChainSchedule sums go from rank to rank to the root, in this order and rounded on each link, and neither buffer needs
+// any.
 //
-//   Broadcast<Chain, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
-//   Reduce<Chain, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, out, root);
+//   Broadcast<ChainSchedule, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
+//   Reduce<ChainSchedule, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, out, root);
 //   Reduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
 #pragma once
 
@@ -269,9 +271,10 @@ class Reduce : public Composed<Collective::reduce, Schedule, Tr> {
     out.check(team_.watch, team_.size);
     requireSameCount(team_, in.count(), out.count());
     requireAligned<T>(team_, in.at(team_.rank), out.at(team_.rank));
-    auto const share = std::same_as<Schedule, Pull> ? shareBesideRoot<T>(in.count(), team_.size, team_.rank, root)
-                                                    : shareOf<T>(in.count(), static_cast<unsigned>(team_.size),
-                                                                 static_cast<unsigned>(team_.rank));
+    auto const share =
+        std::same_as<Schedule, PullSchedule>
+            ? shareBesideRoot<T>(in.count(), team_.size, team_.rank, root)
+            : shareOf<T>(in.count(), static_cast<unsigned>(team_.size), static_cast<unsigned>(team_.rank));
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, Pulled<T>{in, out, share, root}, epilogue);
   }
 

@@ -12,7 +12,7 @@
 // be asked more than once about an element and must not care. The index is below the count, but the Vector that holds
 // the last elements may reach past it: elements there are zero, and so may be some that another thread sends.
 //
-// It works wherever this rank itself reads its input, and not where peers read it (Pull) or copies move it.
+// It works wherever this rank itself reads its input, and not where peers read it (PullSchedule) or copies move it.
 // `in` and `out` may be the same buffer where their elements are equally large, and otherwise do not overlap.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // From rank to rank, in pieces, while the rest is still on its way. Every link carries the message once; the time until
-// the last rank has its first piece grows with the team. Called through Broadcast<Chain, PeerMemory<>> and
-// Reduce<Chain, StagePieces<>, Op>.
+// the last rank has its first piece grows with the team. Called through Broadcast<ChainSchedule, PeerMemory<>> and
+// Reduce<ChainSchedule, StagePieces<>, Op>.
 //
 // Broadcast: each rank stores what has come into its own output into the next rank's. Reduce: from the root's successor
 // to the root, each rank adds its own part to what has come into its stage and stores that into the next rank's, so
@@ -43,7 +43,7 @@ MSCCLPP_HOST_DEVICE constexpr std::uint32_t chainPiece(std::uint64_t bytes, std:
 
 inline namespace MSCCLPP_BACKEND {
 
-struct Chain {
+struct ChainSchedule {
   static constexpr bool rankOrder = false;   // it depends on the root, and sums are rounded on each link
   static constexpr bool fixedRanks = false;  // a rank has one successor, however many there are
   static constexpr Windows windows(Collective collective) { return {.out = collective == Collective::broadcast}; }

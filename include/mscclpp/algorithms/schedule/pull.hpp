@@ -26,7 +26,7 @@ concept PullPlan = requires(P const& plan, int rank) {
   { plan.firstElement() } -> std::same_as<std::uint64_t>;       // index of the share's first, for the epilogue
 };
 
-struct Pull {
+struct PullSchedule {
   static constexpr bool dealsOut(Collective) { return true; }
   static constexpr Windows windows(Collective collective) {
     return {.in = true, .out = collective != Collective::reduceScatter};

@@ -29,7 +29,7 @@ concept PushPlan = requires(P const& plan, int peer) {
   { plan.target(peer) } -> std::same_as<typename P::Element*>;  // null: nothing goes there
 };
 
-struct Push {
+struct PushSchedule {
   static constexpr bool dealsOut(Collective) { return true; }
   static constexpr Windows windows(Collective collective) {
     return {.in = collective == Collective::broadcast, .out = true};

@@ -4,7 +4,7 @@
 // each rank adds its own part to what comes and hands it on; whoever completes a share starts it on the second turn,
 // from output to output.
 //
-//   AllReduce<Ring, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(window, offset, n));
+//   AllReduce<RingSchedule, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(window, offset, n));
 //
 // 2(n-1)/n of the message leaves each rank, all of it to one neighbour: for machines whose links are no switch but go
 // from one device to the next, or share a bus. Where all pairs have links of their own, TwoShotPush has two steps where
@@ -35,7 +35,7 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-struct Ring {
+struct RingSchedule {
   static constexpr bool rankOrder = false;  // it depends on the share, and sums are rounded on each link
   static constexpr bool dealsOut(Collective) { return true; }
   static constexpr Windows windows(Collective) { return {.out = true}; }

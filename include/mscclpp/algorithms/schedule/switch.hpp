@@ -31,7 +31,7 @@ concept SwitchStorePlan = requires(P const& plan, int peer) {
   { plan.multicastTarget() } -> std::same_as<typename P::Element*>;
 };
 
-struct Switch {
+struct SwitchSchedule {
   static constexpr bool rankOrder = false;  // the switch has an order of its own
   static constexpr bool fixedRanks = false;
   template <class T, class Op>
@@ -55,7 +55,7 @@ struct Switch {
   template <DirectTransport Tr, int Ranks, BlockSet B, SwitchStorePlan P>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, P const& plan) {
     static_assert(std::same_as<decltype(plan.send(0)), View<typename P::Element const>>,
-                  "the switch gets elements as they are: a prologue needs Push or OneExchange");
+                  "the switch gets elements as they are: a prologue needs PushSchedule or OneExchange");
     requireMulticast(team, plan.hasMulticast());
     SwitchRound const round(team, blocks);
     if (plan.multicastTarget() != nullptr) storeToAll<Tr::unroll, Ranks>(team, blocks, plan);

@@ -163,8 +163,9 @@ MSCCLPP_DEVICE void reduceThroughSwitch(DeviceTeam const& team, B const& blocks,
       }
     }
   }
-  if (head != 0) Pull::reduce<1, R, Ranks>(team, blocks, PlanSection<P>{plan, 0, head}, epilogue);
-  if (tail != total) Pull::reduce<1, R, Ranks>(team, blocks, PlanSection<P>{plan, tail, total - tail}, epilogue);
+  if (head != 0) PullSchedule::reduce<1, R, Ranks>(team, blocks, PlanSection<P>{plan, 0, head}, epilogue);
+  if (tail != total)
+    PullSchedule::reduce<1, R, Ranks>(team, blocks, PlanSection<P>{plan, tail, total - tail}, epilogue);
 }
 
 }  // namespace impl

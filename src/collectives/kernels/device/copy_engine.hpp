@@ -90,8 +90,8 @@ inline void startGatherCopies(KernelCall const& call) {
   meet(call, call.stream);
 }
 
-// From rank to rank, as Chain does, `chunk` bytes at a time. In each step all ranks copy at once, each what came to it
-// in the step before the last, so that they meet during a copy and not between two.
+// From rank to rank, as ChainSchedule does, `chunk` bytes at a time. In each step all ranks copy at once, each what
+// came to it in the step before the last, so that they meet during a copy and not between two.
 inline void broadcastChunks(KernelCall const& call, std::size_t chunk) {
   auto const& side = call.sideStreams[0];
   int const place = (call.team.rank - call.root + call.team.size) % call.team.size;
@@ -157,7 +157,7 @@ struct ReduceRowsKernel {
     using R = Reduction<T, DefaultAccumulator<T>, Op, Ranks>;
     requireTeamSize(team, Ranks);
     requireAligned<T>(team, own, out);
-    Pull::reduce<2, R, Ranks>(team, thisGrid(), Plan{own, rows, out, count, rowBytes, team.rank}, Identity{});
+    PullSchedule::reduce<2, R, Ranks>(team, thisGrid(), Plan{own, rows, out, count, rowBytes, team.rank}, Identity{});
   }
 };
 
@@ -298,7 +298,7 @@ inline layout::WorkspaceRequirement rowsRequirement(std::uint32_t ranks, std::ui
 }
 
 inline LaunchShape rowsShape(std::uint32_t ranks, std::uint64_t bytes, std::uint32_t maxBlocks) {
-  return shapeFor<Pull, PeerMemory<2>>((bytes + ranks - 1) / ranks, maxBlocks);
+  return shapeFor<PullSchedule, PeerMemory<2>>((bytes + ranks - 1) / ranks, maxBlocks);
 }
 
 template <class T, class Op, int Ranks = 0>

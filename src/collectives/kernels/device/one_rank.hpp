@@ -37,7 +37,7 @@ void startCopy(KernelCall const& call) {
 }
 
 inline LaunchShape copyShape(std::uint32_t, std::uint64_t bytes, std::uint32_t maxBlocks) {
-  return shapeFor<Push, PeerMemory<4>>(bytes, maxBlocks);
+  return shapeFor<PushSchedule, PeerMemory<4>>(bytes, maxBlocks);
 }
 
 inline void addOneRank(KernelTable& table) {
