@@ -236,10 +236,9 @@ void Checker::reportConflict(Agent& agent, Slot const& earlier, std::uintptr_t g
         "same stream, and let the ranks meet (bootstrap barrier) before memory of another rank is touched.";
   } else if (occupant != nullptr && apart == Scope::device && !sameLaunch(*occupant, agent)) {
     why =
-        "They are of two kernels of one device that run at the same time, and nothing orders them. A team, a channel "
-        "or "
-        "a buffer is one kernel's at a time: launch both on one stream, order the streams by an event, or give each "
-        "kernel its own.";
+        "They are of two kernels of one device that run at the same time, and nothing orders them. A team, a "
+        "channel or a buffer is one kernel's at a time: launch both on one stream, order the streams by an event, or "
+        "give each kernel its own.";
   } else {
     why =
         "Nothing orders them: no chain of releases and acquires, barriers or kernel boundaries leads from the first to "
