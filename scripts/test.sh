@@ -40,13 +40,15 @@ fi
 
 # For the tests of format, of what clang-tidy says, and of these scripts; without them those are skipped.
 want_packages clang-format-14 clang-tidy-14 shellcheck
-# The tests that take this library into another project need not compile it again; some 200 programs are linked.
+# The tests that take this library into another project need not compile it again: the library is cached, for which the
+# programs would only pay. Some 200 of them are linked.
 want_packages ccache lld
 use_ccache
 
 build=build/test
 # Most programs run for seconds: -O2 takes them twice as long to compile, and nobody debugs them here.
 configure=("-DMSCCLPP_WERROR=${MSCCLPP_WERROR:-OFF}" "-DMSCCLPP_TEST_OPTIONS=-O1 -g1")
+configure+=(-DMSCCLPP_CACHE_TESTS=OFF)
 ! have_command ld.lld || configure+=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
 if have_cuda_toolkit; then
   configure+=(-DMSCCLPP_USE_CUDA=ON)
