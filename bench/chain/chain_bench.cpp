@@ -109,7 +109,7 @@ class RankBench {
   }
 
  private:
-  template <class ChainSchedule>
+  template <class Chain>
   void measure(char const* collective, char const* algorithm, std::size_t bytes) {
     auto const device = communicator_.device();
     int const rank = communicator_.rank();
@@ -117,8 +117,8 @@ class RankBench {
     std::size_t const count = bytes / sizeof(T);
     std::vector<T> inputs(count), expected(count);
     for (std::size_t i = 0; i < count; ++i) {
-      inputs[i] = T(ChainSchedule::input(rank, ranks, i));
-      expected[i] = T(ChainSchedule::output(rank, ranks, i));
+      inputs[i] = T(Chain::input(rank, ranks, i));
+      expected[i] = T(Chain::output(rank, ranks, i));
     }
     GpuBuffer<T> const data(device, count);
     GpuBuffer<std::uint64_t> const ns(device, 1);
@@ -130,15 +130,14 @@ class RankBench {
         std::size_t const packets = bytes / 8;
         std::size_t const all = std::size_t{blocks} * threads;
         if (!simulated && (all > std::max<std::size_t>(packets, 128) || all * 64 < packets)) continue;
-        if (ChainSchedule::oneCluster && blocks > mostClusterBlocks_) continue;
-        Team const team(communicator_, ChainSchedule::requirement(static_cast<std::uint32_t>(ranks), blocks, threads));
+        if (Chain::oneCluster && blocks > mostClusterBlocks_) continue;
+        Team const team(communicator_, Chain::requirement(static_cast<std::uint32_t>(ranks), blocks, threads));
         std::vector<double> times;
         for (unsigned i = 0; i < options_.repeats; ++i) {
           copyToDevice(data, std::span<T const>(inputs));
           communicator_.bootstrap()->barrier();
-          launch(stream_,
-                 {.blocks = blocks, .threads = threads, .clusterBlocks = ChainSchedule::oneCluster ? blocks : 1u},
-                 ChainSchedule{}, data.data(), count, options_.rounds, team.deviceHandle(), ns.data());
+          launch(stream_, {.blocks = blocks, .threads = threads, .clusterBlocks = Chain::oneCluster ? blocks : 1u},
+                 Chain{}, data.data(), count, options_.rounds, team.deviceHandle(), ns.data());
           communicator_.synchronize(stream_, std::chrono::minutes(1));
           times.push_back(
               bench::largest(communicator_, static_cast<double>(copyToHost(ns)[0]) / 1e3 / options_.rounds));

@@ -298,27 +298,21 @@ Outcome runOnce(Layout const& layout) {
   for (auto const& initial : layout.program().initial) {
     resources.at(initial.location) = static_cast<Word>(initial.value);
   }
-  for (int device = 0; device < layout.devices(); ++device) {
-    auto const grid = layout.grid(device);
-    if (grid.blocks == 0) continue;
-    resources.launch(device, grid, [&layout, &outcome, device, memory = resources.memory()] {
-      int const self = layout.self(device);
-      if (self < 0) return;
-      Interpreter interpreter(layout, self, memory);
-      interpreter.run();
-      for (int r = 0; r < maxRegisters; ++r) {
-        outcome.registers[self][r] = static_cast<std::uint8_t>(interpreter.registerValue(r));
-      }
-    });
-  }
-  auto const runHost = [&layout, &outcome, memory = resources.memory()] {
-    int const self = layout.host().thread;
+  auto const runThread = [&layout, &outcome, memory = resources.memory()](int self) {
     Interpreter interpreter(layout, self, memory);
     interpreter.run();
     for (int r = 0; r < maxRegisters; ++r) {
       outcome.registers[self][r] = static_cast<std::uint8_t>(interpreter.registerValue(r));
     }
   };
+  for (int device = 0; device < layout.devices(); ++device) {
+    auto const grid = layout.grid(device);
+    if (grid.blocks == 0) continue;
+    resources.launch(device, grid, [&layout, runThread, device] {
+      if (int const self = layout.self(device); self >= 0) runThread(self);
+    });
+  }
+  auto const runHost = [&layout, runThread] { runThread(layout.host().thread); };
   if (layout.host().kind == Host::Kind::background) resources.startThread(runHost);
   if (layout.host().kind == Host::Kind::rank) runHost();
   resources.synchronize();
