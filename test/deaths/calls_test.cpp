@@ -303,6 +303,39 @@ TEST_CASE("a second rank is killed while those that are left find together") {
   }
 }
 
+TEST_CASE("a rank's device is lost, and its process lives on: the others hear of it as of a death") {
+  for (auto const& job : {std::pair{2, 0}, {4, 1}}) {
+    int const ranks = job.first;
+    int const victim = job.second;
+    CAPTURE(ranks);
+    Ending const ending;
+    UniqueId const id = TcpBootstrap::createUniqueId("127.0.0.1:0");
+    auto const texts = runProcesses(ranks, [&](int number) -> std::string {
+      Rank rank(id, number, ranks);
+      rank.make();
+      rank.allReduce();
+      if (number == victim) {
+        std::this_thread::sleep_for(20ms);  // the others' kernels wait
+        ending.mark();
+        rank.device().runtime().lose(number, "an illegal address");
+      }
+      auto const error = mscclpp::test::errorOf([&] { rank.allReduce(); });
+      auto const after = ending.since(ending.time());
+      std::string wrong;
+      if (number != victim) {
+        wrong = judge(error, victim, after);
+        if (wrong.empty()) wrong = goOn(rank, victim);
+      } else if (!error || error->code() != ErrorCode::deviceError ||
+                 std::string(error->what()).find("an illegal address") == std::string::npos) {
+        wrong = error ? error->what() : "no error";
+      }
+      ending.stay(ranks);
+      return wrong;
+    });
+    for (auto const& text : texts) CHECK(text == "");
+  }
+}
+
 TEST_CASE("a rank that has done its part and calls exit() ends no wait of the others") {
   Ending const ending;
   UniqueId const id = TcpBootstrap::createUniqueId("127.0.0.1:0");

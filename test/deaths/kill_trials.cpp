@@ -5,7 +5,8 @@
 //   mscclpp-kill-trials --trials=100 --ranks=4 --device=cuda
 //
 // Each rank is a process of its own, which calls CUDA after exec() only. The ranks that are left must name the one that
-// was killed, agree on who they are, and reduce right with a communicator of theirs. Ranks may share GPUs.
+// was killed, agree on who they are, and reduce right with a communicator of theirs. Ranks may share GPUs. Under MPS
+// --terminate has the daemon end the rank's work on the GPU first, as NVIDIA's manual asks for.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -66,6 +68,7 @@ struct Options {
   std::string device = "sim";
   std::uint64_t seed = 1;
   double limitMs = 1000;
+  bool terminate = false;
   // Of a rank's process.
   int rank = -1;
   int memory = -1;
@@ -215,6 +218,16 @@ pid_t startRank(Options const& options, int rank, int memory) {
   ::_exit(127);
 }
 
+// What MPS's control program answers.
+std::string askMps(std::string const& command) {
+  auto const all = "echo " + command + " | nvidia-cuda-mps-control";
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> const pipe(::popen(all.c_str(), "r"), ::pclose);
+  if (pipe == nullptr) throwSystemError("popen", errno);
+  std::string answer;
+  for (std::array<char, 256> part; std::fgets(part.data(), part.size(), pipe.get()) != nullptr;) answer += part.data();
+  return answer;
+}
+
 void runTrial(Options const& options, std::mt19937_64& random, Totals& totals) {
   int const memory = ::memfd_create("kill_trials", 0);
   if (memory < 0 || ::ftruncate(memory, sizeof(Trial)) != 0) throwSystemError("memfd_create", errno);
@@ -226,8 +239,15 @@ void runTrial(Options const& options, std::mt19937_64& random, Totals& totals) {
   while (trial.working < options.ranks && Clock::now() - start < hangLimit) std::this_thread::sleep_for(1ms);
   std::this_thread::sleep_for(std::chrono::microseconds(std::uniform_int_distribution(0, 50000)(random)));
   auto const victim = std::uniform_int_distribution(0, options.ranks - 1)(random);
+  auto const ended = processes[static_cast<std::size_t>(victim)];
+  auto const servers = options.terminate ? askMps("get_server_list") : std::string{};
   trial.killedNs = nowNs();
-  ::kill(processes[static_cast<std::size_t>(victim)], SIGKILL);
+  if (options.terminate) {
+    auto const server = servers.substr(0, servers.find_first_of(" \n"));
+    auto const answer = askMps("terminate_client " + server + " " + std::to_string(ended));
+    if (!answer.empty()) std::fprintf(stderr, "MPS: %s", answer.c_str());
+  }
+  ::kill(ended, SIGKILL);
 
   for (auto const begin = Clock::now(); Clock::now() - begin < hangLimit; std::this_thread::sleep_for(1ms)) {
     for (auto& process : processes) {
@@ -289,6 +309,7 @@ int main(int argc, char** argv) try {
   app.add_option("--device", options.device, "sim or cuda")->check(CLI::IsMember({"sim", "cuda"}));
   app.add_option("--seed", options.seed, "Of the moments");
   app.add_option("--limit-ms", options.limitMs, "Longest time that is right");
+  app.add_flag("--terminate", options.terminate, "Under MPS: its control program ends the rank before the kill");
   app.add_option("--rank", options.rank)->group("");
   app.add_option("--memory", options.memory)->group("");
   CLI11_PARSE(app, argc, argv);

@@ -15,6 +15,7 @@
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 #include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/wait.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -139,4 +140,38 @@ TEST_CASE("what a group, and the exercise of every bootstrap, finds over a boots
     if (!wrong.empty()) throw Error(ErrorCode::internalError, wrong);
   });
   CHECK(allErrors(errors) == "");
+}
+
+TEST_CASE("a rank whose device is lost is a fault of all communicators with it, as they number it, and of no other") {
+  fake(0);
+  int victimsDevice = FakeRuntime::devices;  // lost for the rest of this process
+  for (auto const* const kind : {"local", "tcp"}) {
+    CAPTURE(kind);
+    --victimsDevice;
+    auto const bootstraps = make(kind, 3);
+    auto const errors = runThreads(3, [&](int rank) {
+      auto const device = fake(rank == 1 ? victimsDevice : rank);
+      Communicator const parent(bootstraps[static_cast<std::size_t>(rank)], device);
+      auto const group = rank == 0 ? nullptr : parent.shrink({2, 1});
+      auto const without = rank == 1 ? nullptr : parent.shrink({0, 2});
+      parent.bootstrap()->barrier();
+      if (rank == 1) device.runtime().lose(device.ordinal, "an illegal address");
+      auto const expect = [&](Communicator const& communicator, std::string const& part, ErrorCode code) {
+        hostWait([&] { return communicator.fault().has_value(); }, 1s);
+        auto const fault = communicator.fault();
+        if (fault && fault->code() == code && std::string(fault->what()).find(part) != std::string::npos) return;
+        throw Error(ErrorCode::internalError, fault ? fault->what() : "no fault");
+      };
+      auto const own = rank == 1;
+      auto const code = own ? ErrorCode::deviceError : ErrorCode::remoteError;
+      expect(parent, own ? "an illegal address" : "rank 1 is gone (it can do nothing with its device", code);
+      if (group) expect(*group, own ? "rank 1: " : "rank 1 is gone", code);
+      // Whoever comes later hears at once.
+      if (own) expect(Communicator(parent.shrink({1})->bootstrap(), device), "an illegal address", code);
+      if (without && without->fault()) throw Error(ErrorCode::internalError, without->fault()->what());
+      // Nobody hears only because others leave.
+      if (without) without->bootstrap()->barrier();
+    });
+    CHECK(allErrors(errors) == "");
+  }
 }

@@ -81,9 +81,12 @@ class MulticastMemory {
   virtual std::byte* map(std::vector<MulticastReplicas> replicas) = 0;
 };
 
+class LossListeners;
+
 class Runtime {
  public:
-  virtual ~Runtime() = default;
+  Runtime();
+  virtual ~Runtime();
 
   virtual DeviceKind kind() const = 0;
   virtual int deviceCount() const = 0;
@@ -145,6 +148,13 @@ class Runtime {
   // `earlier` is captured into a graph, `stream` takes part in that from then on.
   virtual void orderAfter(int device, void* stream, void* earlier) = 0;
 
+  // Calls `lost` once, with the reason, where it is found that this process can do nothing with the device any more,
+  // as after an illegal address in a kernel; at once where that is known already, else from any thread that a call has
+  // failed on. Until what this returns is destroyed, which waits for a call that runs. `lost` calls no machine.
+  std::shared_ptr<void> onLoss(int device, std::function<void(std::string const& reason)> lost);
+  // The machine has found so.
+  void lose(int device, std::string const& reason);
+
   // For network cards. Empty where the machine, its driver or the memory has no such thing.
   virtual std::optional<Dmabuf> exportDmabuf(void const* pointer, std::size_t bytes);
 
@@ -165,6 +175,7 @@ class Runtime {
   int holds_ = 0;
   std::vector<void*> held_;
   std::vector<void*> heldHost_;
+  std::unique_ptr<LossListeners> losses_;  // of devices
 };
 
 // The machine of that kind; throws unsupported, with what is missing, where this program has none.

@@ -58,6 +58,8 @@ void Bootstrap::copyMessage(std::string_view operation, std::vector<std::byte> c
 // A value, since those that listen keep it.
 std::shared_ptr<void> Bootstrap::listen(Died) { return {}; }  // NOLINT(performance-unnecessary-value-param)
 
+void Bootstrap::declareLost(std::string const&) {}
+
 void Bootstrap::send(void const* data, std::size_t bytes, int peer, int tag) {
   checkTag("send", peer, tag);
   sendMessage(data, bytes, peer, tag);

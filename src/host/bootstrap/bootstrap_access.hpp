@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@ class BootstrapAccess {
   }
   using Died = Bootstrap::Died;
   static std::shared_ptr<void> listen(Bootstrap& bootstrap, Died died) { return bootstrap.listen(std::move(died)); }
+  static void declareLost(Bootstrap& bootstrap, std::string const& reason) { bootstrap.declareLost(reason); }
   static void checkTag(Bootstrap const& bootstrap, std::string_view operation, int peer, int tag) {
     bootstrap.checkTag(operation, peer, tag);
   }

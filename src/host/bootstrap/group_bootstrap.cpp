@@ -39,6 +39,8 @@ std::shared_ptr<void> GroupBootstrap::listen(Died died) {
   });
 }
 
+void GroupBootstrap::declareLost(std::string const& reason) { BootstrapAccess::declareLost(*parent_, reason); }
+
 void GroupBootstrap::sendMessage(void const* data, std::size_t bytes, int peer, int tag) {
   BootstrapAccess::sendTo(*parent_, inParent(MessageAddress{0, peer, tag}), {timeout(), ranks_, false}, data, bytes);
 }

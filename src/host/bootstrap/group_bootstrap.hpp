@@ -31,6 +31,7 @@ class GroupBootstrap final : public Bootstrap {
   std::vector<std::byte> recvFrom(MessageAddress const& from, MessageWait const& wait) override;
   // Of the members, as the group numbers them.
   std::shared_ptr<void> listen(Died died) override;
+  void declareLost(std::string const& reason) override;
 
  private:
   int inParent(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }

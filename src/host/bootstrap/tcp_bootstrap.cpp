@@ -285,4 +285,6 @@ std::vector<std::byte> TcpBootstrap::recvFrom(MessageAddress const& from, Messag
 
 std::shared_ptr<void> TcpBootstrap::listen(Died died) { return impl_->listen(std::move(died)); }
 
+void TcpBootstrap::declareLost(std::string const& reason) { impl_->declareLost(reason); }
+
 }  // namespace mscclpp

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/loss_listeners.hpp"
 #include "base/own_thread.hpp"
 #include "host/bootstrap/at_exit.hpp"
-#include "host/bootstrap/death_listeners.hpp"
 #include "host/bootstrap/death_watch.hpp"
 #include "host/bootstrap/mailbox.hpp"
 #include "host/bootstrap/tcp_join.hpp"
@@ -45,6 +45,7 @@ class TcpBootstrap::Impl {
   void send(int peer, int tag, void const* data, std::size_t bytes);
   std::vector<std::byte> recv(int peer, int tag) { return recv({0, peer, tag}, {timeout_, everyone_, false}); }
   std::shared_ptr<void> listen(Died died) { return deaths_.add(std::move(died)); }
+  void declareLost(std::string const& reason);
 
  private:
   struct Peer {
@@ -103,7 +104,7 @@ class TcpBootstrap::Impl {
   bool complete_ = false;
   std::map<int, RankNews> farewells_;
   std::mutex spreading_;  // held while ranks' ends are told on
-  DeathListeners deaths_;
+  LossListeners deaths_;
   std::vector<Peer> peers_;
   FileHandle door_;                    // of the watch, until there is one
   std::unique_ptr<DeathWatch> watch_;  // its thread uses the members above, and the server; guarded by mutex_

@@ -64,6 +64,10 @@ TcpBootstrap::Impl::~Impl() {
   if (server_) server_->leave(farewell());
 }
 
+void TcpBootstrap::Impl::declareLost(std::string const& reason) {
+  if (server_) server_->tell(frameOf({rank_, RankNews::Kind::died, -1, reason}));
+}
+
 void TcpBootstrap::Impl::send(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) {
   requireInitialized("send");
   int const peer = to.peer;
@@ -167,6 +171,8 @@ void TcpBootstrap::Impl::hear(int from, std::vector<std::byte> const& payload) {
     return;
   }
   learn(*news);
+  // It has declared itself lost, so nothing else will come.
+  if (news->rank == from && news->kind == RankNews::Kind::died) mailbox_.lose(*news);
 }
 
 void TcpBootstrap::Impl::learn(RankNews const& news) {

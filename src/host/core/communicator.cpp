@@ -46,10 +46,19 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Bootstrap> with, Device on)
                             "output, and go on with a communicator of the ranks that are left (survivors(), shrink())",
                             rank(), dead, reason, dead));
   });
+  loss = machine.onLoss(device.ordinal, [this](std::string const& reason) {
+    BootstrapAccess::declareLost(*bootstrap, fmt::format("it can do nothing with its device any more: {}", reason));
+    reportFault(ErrorCode::deviceError,
+                fmt::format("rank {}: {} device {} is of no use to this process any more ({}); end it, the other ranks "
+                            "go on without it (survivors(), shrink())",
+                            rank(), nameOf(device.kind), device.ordinal, reason));
+  });
 }
 
 CommunicatorImpl::~CommunicatorImpl() {
-  deaths.reset();  // what it calls uses the watch
+  // What they call uses the watch.
+  loss.reset();
+  deaths.reset();
   machine.releaseHost(watch);
 }
 

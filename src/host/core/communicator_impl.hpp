@@ -84,6 +84,7 @@ struct CommunicatorImpl {
   std::mutex contextsMutex;
   std::map<Transport, std::shared_ptr<TransportContext>> contexts;
   std::shared_ptr<void> deaths;  // of other ranks, as the bootstrap tells of them
+  std::shared_ptr<void> loss;    // of the device
 };
 
 }  // namespace mscclpp

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "base/loss_listeners.hpp"
 #include "base/own_thread.hpp"
 #include "host/cuda/cuda_runtime.hpp"
 #include "mscclpp/host/device.hpp"
@@ -80,6 +81,18 @@ class Registry {
 };
 
 }  // namespace
+
+Runtime::Runtime() : losses_(std::make_unique<LossListeners>()) {}
+
+Runtime::~Runtime() = default;
+
+std::shared_ptr<void> Runtime::onLoss(int device, std::function<void(std::string const&)> lost) {
+  return losses_->add([device, lost = std::move(lost)](int which, std::string const& reason) {
+    if (which == device) lost(reason);
+  });
+}
+
+void Runtime::lose(int device, std::string const& reason) { losses_->tell(device, reason); }
 
 bool Runtime::held(std::vector<void*>& list, void* base) noexcept {
   std::lock_guard const lock(holdMutex_);

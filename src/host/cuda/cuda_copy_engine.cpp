@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/format.hpp"
+#include "host/cuda/cuda_error.hpp"
 
 namespace mscclpp {
 namespace {
@@ -22,12 +23,6 @@ constexpr std::size_t splitBytes = std::size_t{8} << 20;
 constexpr std::size_t splitAlignment = std::size_t{64} << 10;
 // Values of signals that are copied, on their way.
 constexpr std::size_t valueSlots = std::size_t{1} << 14;
-
-void check(cudaError_t code, std::string const& operation) {
-  if (code == cudaSuccess) return;
-  (void)cudaGetLastError();  // a later, unrelated call must not find it again
-  fail(ErrorCode::deviceError, "{}: {} ({})", operation, cudaGetErrorString(code), cudaGetErrorName(code));
-}
 
 // Null where the driver has none: then signals are copied.
 PFN_cuStreamWriteValue64_v11070 findWriteValue() {
@@ -53,7 +48,7 @@ class OnDevice {
   explicit OnDevice(int device) : device_(device) {
     (void)cudaThreadExchangeStreamCaptureMode(&mode_);
     check(cudaGetDevice(&before_), "ask for the current CUDA device");
-    if (before_ != device_) check(cudaSetDevice(device_), fmt::format("select CUDA device {}", device_));
+    if (before_ != device_) selectDevice(device_);
   }
   ~OnDevice() {
     if (before_ != device_) (void)cudaSetDevice(before_);

@@ -16,22 +16,12 @@
 #include "base/deadline.hpp"
 #include "base/format.hpp"
 #include "host/cuda/cuda_copy_engine.hpp"
+#include "host/cuda/cuda_error.hpp"
 #include "host/cuda/multicast_driver.hpp"
 #include "mscclpp/base/bits.hpp"
 
 namespace mscclpp {
 namespace {
-
-std::string describe(cudaError_t code) {
-  return fmt::format("{} ({})", cudaGetErrorString(code), cudaGetErrorName(code));
-}
-
-// What was done is a view, so that a call that succeeds allocates nothing for the sentence.
-void check(cudaError_t code, std::string_view operation) {
-  if (code == cudaSuccess) return;
-  (void)cudaGetLastError();  // a later, unrelated call must not find it again
-  fail(ErrorCode::deviceError, "{}: {}", operation, describe(code));
-}
 
 // The driver's functions, found at run time: the program starts on machines without a driver.
 class Driver {
@@ -65,7 +55,10 @@ class Driver {
     return name;
   }
   void check(CUresult code, std::string_view operation) const {
-    if (code != CUDA_SUCCESS) fail(ErrorCode::deviceError, "{}: {}", operation, nameOf(code));
+    if (code == CUDA_SUCCESS) return;
+    auto const text = fmt::format("{}: {}", operation, nameOf(code));
+    noteFailure(text);
+    throw Error(ErrorCode::deviceError, text);
   }
 
   PFN_cuStreamIsCapturing_v10000 streamIsCapturing = nullptr;
@@ -111,7 +104,7 @@ class DeviceScope {
  public:
   explicit DeviceScope(int device) {
     check(cudaGetDevice(&before_), "ask for the current CUDA device");
-    check(cudaSetDevice(device), fmt::format("select CUDA device {}", device));
+    selectDevice(device);
     (void)cudaThreadExchangeStreamCaptureMode(&mode_);
   }
   ~DeviceScope() {
@@ -187,11 +180,7 @@ class CudaRuntime final : public Runtime {
   }
 
   void giveBackHost(void* base) noexcept override {
-    if (base == nullptr) return;
-    if (auto const code = cudaFreeHost(base); code != cudaSuccess) {
-      (void)cudaGetLastError();
-      log(LogLevel::error, "free pinned host memory: {}", describe(code));
-    }
+    if (base != nullptr) logFailure(cudaFreeHost(base), "free pinned host memory");
   }
 
   Allocation allocationOf(void const* pointer) const override {
@@ -404,10 +393,7 @@ class CudaRuntime final : public Runtime {
   }
 
   void destroyStream(void* stream) noexcept override {
-    if (auto const code = cudaStreamDestroy(static_cast<cudaStream_t>(stream)); code != cudaSuccess) {
-      (void)cudaGetLastError();
-      log(LogLevel::error, "destroy a CUDA stream: {}", describe(code));
-    }
+    logFailure(cudaStreamDestroy(static_cast<cudaStream_t>(stream)), "destroy a CUDA stream");
   }
 
   std::uint64_t streamId(int device, void* stream) override {
@@ -664,7 +650,9 @@ std::unique_ptr<Runtime> makeCudaRuntime(std::string& missing) {
     return nullptr;
   }
   try {
-    return std::make_unique<CudaRuntime>(devices);
+    auto machine = std::make_unique<CudaRuntime>(devices);
+    reportLossesTo(*machine);
+    return machine;
   } catch (Error const& error) {
     missing = error.what();
     return nullptr;

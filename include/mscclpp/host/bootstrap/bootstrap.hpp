@@ -70,10 +70,14 @@ class Bootstrap {
   virtual void sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes);
   virtual std::vector<std::byte> recvFrom(MessageAddress const& from, MessageWait const& wait);
 
-  // Calls `died` once for each rank whose process has ended without a word, of those known already too, from any
-  // thread; until what this returns is destroyed, which waits for a call that runs. By default nobody is heard of.
+  // Calls `died` once for each other rank that has been lost, since its process has ended without a word or it has
+  // declared so, of those known already too, from any thread; until what this returns is destroyed, which waits for a
+  // call that runs. By default nobody is heard of.
   using Died = std::function<void(int rank, std::string const& reason)>;
   virtual std::shared_ptr<void> listen(Died died);
+  // This rank can take part in nothing any more, though its process lives: the others hear of it as of one that has
+  // died. From any thread. By default nobody hears.
+  virtual void declareLost(std::string const& reason);
 
  private:
   friend class BootstrapAccess;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Who wants to know which ranks have died, and which have.
+// Who wants to know which of several things, by their numbers, have been lost for good, and which have: ranks, devices.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <list>
 #include <memory>
@@ -15,23 +16,25 @@
 
 namespace mscclpp {
 
-class DeathListeners {
+class LossListeners {
  public:
-  using Listener = std::function<void(int rank, std::string const& reason)>;
+  using Listener = std::function<void(int which, std::string const& reason)>;
 
-  // Hears also of those that died before. Until what this returns is destroyed, which waits for a call that runs.
+  // Hears also of what was lost before. Until what this returns is destroyed, which waits for a call that runs.
   std::shared_ptr<void> add(Listener listener) { return std::make_shared<Listening>(state_, std::move(listener)); }
-  // Each rank once.
-  void tell(int rank, std::string const& reason) {
+  // Each is told of once, with its first reason.
+  void tell(int which, std::string const& reason) {
     std::lock_guard const lock(state_->mutex);
-    state_->dead.emplace_back(rank, reason);
-    for (auto const* const one : state_->listeners) (*one)(rank, reason);
+    auto& lost = state_->lost;
+    if (std::any_of(lost.begin(), lost.end(), [&](auto const& one) { return one.first == which; })) return;
+    lost.emplace_back(which, reason);
+    for (auto const* const one : state_->listeners) (*one)(which, reason);
   }
 
  private:
   struct State {
     std::mutex mutex;  // held during calls
-    std::vector<std::pair<int, std::string>> dead;
+    std::vector<std::pair<int, std::string>> lost;
     std::list<Listener const*> listeners;
   };
 
@@ -40,7 +43,7 @@ class DeathListeners {
     Listening(std::shared_ptr<State> state, Listener listener)
         : state_(std::move(state)), listener_(std::move(listener)) {
       std::lock_guard const lock(state_->mutex);
-      for (auto const& [rank, reason] : state_->dead) listener_(rank, reason);
+      for (auto const& [which, reason] : state_->lost) listener_(which, reason);
       state_->listeners.push_back(&listener_);
     }
     ~Listening() {
