@@ -15,11 +15,6 @@
 namespace mscclpp {
 namespace {
 
-// An honest rank answers a greeting at once; whoever takes longer is cut off.
-constexpr std::chrono::nanoseconds examinationLimit = std::chrono::seconds(10);
-// Above this the oldest is cut off: an honest one is never the oldest for long.
-constexpr std::size_t mostCandidates = 512;
-
 // For those that do not read what they are sent.
 constexpr std::chrono::nanoseconds farewellLimit = std::chrono::milliseconds(200);
 
@@ -27,8 +22,6 @@ constexpr std::chrono::nanoseconds farewellLimit = std::chrono::milliseconds(200
 constexpr int noticePause = 5;
 
 constexpr std::size_t firstRoom = std::size_t{64} << 10;
-
-bool wouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
 

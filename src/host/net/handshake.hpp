@@ -8,6 +8,8 @@
 // end of the connection for the end of the rank, which may have given up waiting for the verdict.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +22,10 @@ namespace mscclpp {
 
 inline constexpr std::uint64_t wireMagic = 0x6d7363636c707031ull;  // also tells hosts of another byte order
 inline constexpr std::uint32_t wireVersion = 3;
+// An honest peer answers a greeting at once; whoever takes longer is cut off by the accepting end.
+inline constexpr std::chrono::nanoseconds examinationLimit = std::chrono::seconds(10);
+// Above this the oldest that has yet to answer is cut off: an honest one is never the oldest for long.
+inline constexpr std::size_t mostCandidates = 512;
 
 struct Greeting {
   std::uint64_t magic;

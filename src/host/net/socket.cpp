@@ -259,6 +259,8 @@ FileHandle listenOnAll(std::string const& purpose, std::uint16_t port) {
   return listenOn(purpose, address);
 }
 
+bool wouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
 FileHandle acceptFrom(int listener) {
   return FileHandle::own([&] { return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
 }

@@ -63,6 +63,8 @@ FileHandle listenOn(std::string const& purpose, SocketAddress const& address);
 FileHandle listenOnAll(std::string const& purpose, std::uint16_t port);
 // Empty, with errno, where there is none. Of unix sockets, too.
 FileHandle acceptFrom(int listener);
+// Whether a call on a socket that does not block is only to be made again.
+bool wouldBlock(int error);
 SocketAddress localAddress(int socket);
 SocketAddress remoteAddress(int socket);
 

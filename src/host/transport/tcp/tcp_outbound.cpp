@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/format.hpp"
+#include "host/net/socket.hpp"
 
 namespace mscclpp {
 namespace {
@@ -144,7 +145,7 @@ std::string TcpOutbound::send(Lane& lane, std::uint64_t& budget, bool& moved) {
     int const flags = MSG_NOSIGNAL | MSG_DONTWAIT | (large && lane.zeroCopy ? MSG_ZEROCOPY : 0);
     auto const sent = ::sendmsg(lane.socket.get(), &message, flags);
     if (sent < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {};
+      if (wouldBlock(errno)) return {};
       if (errno == ENOBUFS && lane.zeroCopy) {  // no room to pin pages or for notices: try to make some, else copy
         drainNotices(lane);
         if ((flags & MSG_ZEROCOPY) != 0) lane.zeroCopy = false;
@@ -174,7 +175,7 @@ std::string TcpOutbound::receive(Lane& lane, bool& moved) {
     auto const room = writableBytesOf(lane.answer).subspan(lane.answered);
     auto const got = ::recv(lane.socket.get(), room.data(), room.size(), MSG_DONTWAIT);
     if (got < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {};
+      if (wouldBlock(errno)) return {};
       return socketFailure(errno);
     }
     if (got == 0) return closedByPeer;

@@ -16,16 +16,11 @@
 namespace mscclpp {
 namespace {
 
-// An honest peer introduces itself at once; whoever takes longer is cut off.
-constexpr std::chrono::nanoseconds examinationLimit = std::chrono::seconds(10);
-constexpr std::size_t mostCandidates = 512;
 // What one lane may receive before the others get their turn.
 constexpr std::size_t turnBytes = std::size_t{8} << 20;
 constexpr std::uint64_t wakeSource = 0;
 constexpr std::uint64_t listenerSource = 1;
 constexpr std::uint64_t firstSource = 2;
-
-bool wouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 std::uint64_t randomId() {
   std::uint64_t id = 0;
