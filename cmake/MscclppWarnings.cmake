@@ -5,11 +5,10 @@
 add_library(mscclpp_warnings INTERFACE)
 target_compile_options(mscclpp_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion>
-  # These come from the optimiser: g++ 12 gives them for unrolled loops over registers of which each iteration fills its
-  # own, and inside its own std::vector and std::string.
-  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized -Wno-array-bounds -Wno-restrict>
-  # nvcc's generated host code is not pedantic nor free of conversions, and keeps pragmas that are for the device half.
-  $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wno-unknown-pragmas,-Wno-maybe-uninitialized>)
+  # These come from the optimiser: g++ 12 gives them inside its own std::vector and std::string.
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-restrict>
+  # nvcc's generated host code is not pedantic nor free of conversions.
+  $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-Wall,-Wextra,-Wshadow>)
 # Targets whose speed is looked at, the simulated machine above all, have the property MSCCLPP_FAST and keep the
 # optimisations of the build type.
 set(MSCCLPP_TEST_OPTIONS "" CACHE STRING "Options of the C++ compiler, after those of the build type; scripts/test.sh has -O1 -g1")

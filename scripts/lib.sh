@@ -104,6 +104,7 @@ present() {
     cpio) have_command cpio ;;
     clang-format-14 | clang-tidy-14) have_command "$1" || [[ $("${1%-14}" --version 2>/dev/null) == *" version 14."* ]] ;;
     shellcheck) have_command shellcheck ;;
+    clang-16) have_command clang++-16 ;;
     ccache) have_command ccache ;;
     lld) have_command ld.lld ;;
     doctest-dev) have_header doctest/doctest.h || have_header doctest.h ;;

@@ -38,8 +38,8 @@ if [ "$(uname -m)" = x86_64 ]; then
   require_packages iproute2 qemu-system-x86 busybox-static cpio ibverbs-providers
 fi
 
-# For the tests of format, of what clang-tidy says, and of these scripts; without them those are skipped.
-want_packages clang-format-14 clang-tidy-14 shellcheck
+# For the tests of format, of what clang-tidy and other compilers say, and of these scripts; without them those are skipped.
+want_packages clang-format-14 clang-tidy-14 clang-16 shellcheck
 # The tests that take this library into another project need not compile it again: the library is cached, for which the
 # programs would only pay. Some 200 of them are linked.
 want_packages ccache lld

@@ -50,21 +50,21 @@ struct CopyWords {
   }
 };
 
-// Words of 4 bytes, each read once and written once a round, by 32 threads.
-Measured plainAccesses(double effort) {
+// Words of 4 bytes, each read once and written once a round.
+Measured plainAccessesOf(unsigned threads, double effort) {
   constexpr unsigned count = 1 << 16;
   auto const rounds = static_cast<unsigned>(1 + 100 * effort);
-  auto const result =
-      exploreQuietly(1,
-                     [&](sim::RankContext& rank) {
-                       Device const device{DeviceKind::sim, rank.device()};
-                       GpuBuffer<std::uint32_t> const src(device, count);
-                       GpuBuffer<std::uint32_t> const dst(device, count);
-                       Stream const stream(device);
-                       launch(stream, {.blocks = 1, .threads = 32}, CopyWords{}, dst.data(), src.data(), count, rounds);
-                       stream.synchronize();
-                     },
-                     {.schedules = 1});
+  auto const result = exploreQuietly(1,
+                                     [&](sim::RankContext& rank) {
+                                       Device const device{DeviceKind::sim, rank.device()};
+                                       GpuBuffer<std::uint32_t> const src(device, count);
+                                       GpuBuffer<std::uint32_t> const dst(device, count);
+                                       Stream const stream(device);
+                                       launch(stream, {.blocks = 1, .threads = threads}, CopyWords{}, dst.data(),
+                                              src.data(), count, rounds);
+                                       stream.synchronize();
+                                     },
+                                     {.schedules = 1});
   auto const accesses = std::uint64_t{2} * count * rounds;
   if (result.checkedAccesses < accesses) {
     throw std::runtime_error(
@@ -72,8 +72,11 @@ Measured plainAccesses(double effort) {
                     "linking mscclpp::check?",
                     accesses, result.checkedAccesses));
   }
-  return {static_cast<double>(result.checkedAccesses) / result.seconds / 1e6, 20, "M checked plain accesses/s"};
+  return {static_cast<double>(result.checkedAccesses) / result.seconds / 1e6, 20,
+          fmt::format("M checked plain accesses/s of {} threads", threads)};
 }
+Measured plainAccesses(double effort) { return plainAccessesOf(32, effort); }
+Measured plainAccessesOfMany(double effort) { return plainAccessesOf(256, effort); }
 
 struct LookAround {
   MSCCLPP_DEVICE void operator()(std::uint64_t* word, unsigned looks) const {
@@ -142,7 +145,7 @@ int main(int argc, char** argv) {
   bool slow = false;
   try {
     fmt::print("| measured | goal | |\n| --- | --- | --- |\n");
-    for (auto* measure : {plainAccesses, switches, allReduce}) {
+    for (auto* measure : {plainAccesses, plainAccessesOfMany, switches, allReduce}) {
       auto const [rate, goal, what] = measure(effort);
       fmt::print("| {:.1f} | {:.1f} | {} |\n", rate, goal, what);
       std::fflush(stdout);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Planted faults of packets: data that is not where its flag is.
+// Planted faults of packets: data that is not where its flag is, and slots written again too early.
 #include "check/harness.hpp"
+#include "mscclpp/algorithms/transport/packet_transport.hpp"
 #include "mscclpp/device/packet_channel.hpp"
 
 using namespace check_test;
@@ -97,6 +98,45 @@ struct UnpackedByOthers {
   };
 };
 
+// The ranks 0 and 2 have nothing for each other, and leave each other out: then a rank may be two rounds ahead.
+template <Fault F>
+struct SilentPair {
+  void operator()(Rank& rank) const {
+    Team const team(rank.communicator, Tr::requirement(1, 32, 3));
+    launch(rank.stream, {.blocks = 1, .threads = 32}, Kernel{}, team.deviceHandle());
+    rank.synchronize();
+  }
+
+  using Tr = PacketTransport<LL16>;
+  struct Kernel {
+    MSCCLPP_DEVICE void operator()(DeviceTeam const& team) const {
+      auto const blocks = thisGrid();
+      Tr::Session<GridGroup> session(team, blocks, 3);
+      session.open();
+      for (std::uint32_t round = 1; round <= 4; ++round) {
+        session.beginRound();
+        auto const thread = blocks.block().rank();
+        auto const meets = [&](int peer) { return !planted<F> || team.rank == 1 || peer == 1; };
+        for (int peer = 0; peer < team.size; ++peer) {
+          if (peer == team.rank) continue;
+          session.put(team.workspace(peer), static_cast<unsigned>(team.rank), thread, Payload<2>{{round, thread}},
+                      meets(peer));
+        }
+        if (round == 4) session.commit();
+        session.exchange(0);
+        for (int peer = 0; peer < team.size; ++peer) {
+          if (peer == team.rank) continue;
+          Source const sources[1] = {{peer, static_cast<unsigned>(peer), thread, meets(peer)}};
+          Payload<2> values[1];
+          session.receive(sources, values);
+          expect(!meets(peer) || values[0].word[0] == round, "another round's packet");
+        }
+        if (round != 4) session.endRound();
+      }
+    }
+  };
+};
+
 }  // namespace
 
 TEST_CASE("LL128 over a link that tears lines") {
@@ -113,6 +153,10 @@ TEST_CASE("two packets, and only the second is waited for") {
 
 TEST_CASE("data beside a packet, with no fence") {
   checkKernel<DataBesidePacket>({FindingKind::race, {"data beside a packet", "use beside a packet"}}, {.threads = 1});
+}
+
+TEST_CASE("a session leaves a peer out of its rounds") {
+  checkProgram<SilentPair>({FindingKind::hostFailure, {}, "received nothing from rank"}, {.ranks = 3});
 }
 
 TEST_CASE("unpacked data read by other threads without a barrier") {

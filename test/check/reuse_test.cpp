@@ -83,6 +83,26 @@ using OnePacketHalf = PacketRounds<F, true, false>;
 template <Fault F>
 using OnePacketFlag = PacketRounds<F, false, true>;
 
+// What nobody took, as after a wait that was given up, stays in its slot until the next packet comes.
+template <Fault F>
+struct UntakenPacket {
+  void operator()(Rank& rank) const {
+    ChannelPair const pair(rank);
+    launch(rank.stream, {.blocks = 1, .threads = 32}, Kernel{}, pair.channel.deviceHandle());
+    rank.synchronize();
+  }
+
+  struct Kernel {
+    MSCCLPP_DEVICE void operator()(DeviceHandle<MemoryChannel> const& channel) const {
+      for (std::uint32_t round = 1; round <= 2; ++round) {
+        std::uint32_t const flag = planted<F> ? 1 : round;
+        channel.putPackets(thisBlock(), 0, 512, 32, flag);                     // <- packet of a round
+        if (round == 2) channel.unpackPackets(thisBlock(), 0, 768, 32, flag);  // <- only reader
+      }
+    }
+  };
+};
+
 }  // namespace
 
 TEST_CASE("no exit barrier: the input is written again while a peer reads it") {
@@ -99,6 +119,10 @@ TEST_CASE("packets that are not double-buffered are lost") {
 
 TEST_CASE("a packet flag that is the same in every round") {
   checkProgram<OnePacketFlag>({FindingKind::repeatedEpoch, {"packet of which round"}});
+}
+
+TEST_CASE("a packet that nobody took has the flag of the next one") {
+  checkProgram<UntakenPacket>({FindingKind::repeatedEpoch, {"packet of a round", "only reader"}});
 }
 
 namespace {

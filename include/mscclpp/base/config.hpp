@@ -19,7 +19,11 @@
 #define MSCCLPP_DEVICE __device__ __forceinline__
 #define MSCCLPP_HOST_DEVICE __host__ __device__ __forceinline__
 #define MSCCLPP_COLD_DEVICE __device__ __noinline__ inline
+#ifdef __CUDA_ARCH__
 #define MSCCLPP_UNROLL _Pragma("unroll")
+#else
+#define MSCCLPP_UNROLL  // the host's compiler would warn of it
+#endif
 #else
 #define MSCCLPP_BACKEND sim_backend
 #define MSCCLPP_DEVICE inline

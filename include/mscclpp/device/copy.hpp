@@ -27,6 +27,7 @@ MSCCLPP_DEVICE void copyAccesses(G const& group, Access* dst, Access const* src,
   std::uint64_t const stride = group.size();
   for (std::uint64_t i = group.rank(); i < count; i += Unroll * stride) {
     Access held[Unroll];
+    arch::leaveUnset(held);
     MSCCLPP_UNROLL
     for (unsigned u = 0; u < Unroll; ++u) {
       if (i + u * stride < count) held[u] = src[i + u * stride];

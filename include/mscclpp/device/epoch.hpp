@@ -6,7 +6,8 @@
 // workspace region and is the flag of packets and signals, so nothing has to be cleared, and a replayed graph goes on
 // where the last kernel stopped. Two halves are enough, because in every round every block exchanges something with the
 // same block of every peer, and a barrier of its own threads lies between its last read of a round and its first write
-// of the next: who writes round e+2 has heard in round e+1 from a peer that had finished reading round e.
+// of the next: who writes round e+2 has heard in round e+1 from a peer that had finished reading round e. The simulated
+// machine looks whether blocks do (arch::HeardPeers).
 //
 // There is one counter per block, equal for all blocks between kernels whatever their grids were: each block also
 // advances those that have no block in this launch.
@@ -18,6 +19,12 @@
 #include "mscclpp/device/packet_sweep.hpp"
 #include "mscclpp/device/round_counter.hpp"
 #include "mscclpp/device/team.hpp"
+
+#if defined(__CUDACC__)
+#include "mscclpp/device/arch/cuda/heard_peers.hpp"
+#else
+#include "mscclpp/device/arch/sim/heard_peers.hpp"
+#endif
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {

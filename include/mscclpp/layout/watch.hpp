@@ -61,6 +61,7 @@ enum class Misuse : std::uint64_t {
   planBytes = 21,      // a message of `seen` bytes for a program or plan whose context serves `expected`
   astray = 22,         // a wait on what the kernel works with, or beside it, was given up before, here or on a peer
   spentFlags = 23,     // call `seen` of a program's context, of which the packets have flags for `expected`
+  unheardPeer = 24,    // a block has received nothing from `peer` in round `seen`; simulated machine only
 };
 
 // In place of a count of signals of a port channel: its sender has failed and will signal no more.

@@ -80,6 +80,12 @@ std::string refused(layout::WaitReport const& report) {
     case Misuse::astray:
       return "to go on with a team, program or ring of messages of which a wait was given up before, here or on "
              "another rank: the ranks may have counted differently";
+    case Misuse::unheardPeer:
+      return fmt::format(
+          "to begin another round: this block received nothing from rank {} in round {}. In every round every block "
+          "must "
+          "receive something from every peer, or slots are written again before they were read",
+          report.peer, report.seen);
     case Misuse::planBytes:
       return fmt::format("a message of {} bytes: the program's context was made for at most {}", report.seen,
                          report.expected);
@@ -130,6 +136,9 @@ std::string awaited(layout::WaitReport const& report) {
       return fmt::format("triggers for proxy {}, from position {} on", report.channel, report.expected);
     case WaitKind::none:
     case WaitKind::misuse:
+      if (report.channel == static_cast<std::uint64_t>(layout::Misuse::unheardPeer)) {
+        return "correct the kernel: where a pair has nothing to exchange, let a packet without data go both ways";
+      }
     case WaitKind::abandoned:
       break;
   }

@@ -15,8 +15,10 @@ namespace mscclpp::sim {
 
 // A look of a wait that has not ended yet.
 struct WaitLook {
-  std::uint64_t cell;   // address of the word
-  std::uint64_t stamp;  // of the message that was read
+  std::uint64_t cell;    // address of the word
+  std::uint64_t stamp;   // of the message that was read
+  std::uint64_t oldest;  // of the oldest that could have been
+  bool data = false;     // of a line, and no part of its flag
 };
 
 struct Agent {

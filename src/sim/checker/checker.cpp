@@ -242,32 +242,51 @@ void Checker::beginWait(Agent& agent) {
   agent.looks.clear();
 }
 
+// Packets that a wait could take for each other: both have its flag, which is the upper half of a word in each format,
+// and the waiting thread knew of nothing that was stored after the first. Null where there is none.
+Message const* Checker::twinOf(WaitLook const& look, std::uint64_t flag) {
+  auto const* const word = look.data ? nullptr : wordAt(look.cell, 8, false);
+  if (word == nullptr) return nullptr;
+  auto const begin = std::ranges::find(word->messages, look.oldest, &Message::stamp);
+  auto const twin = std::find_if(begin, word->messages.end(), [&](Message const& message) {
+    return message.epoch != 0 && message.stamp != look.stamp && message.value >> 32 == flag;
+  });
+  return twin == word->messages.end() ? nullptr : &*twin;
+}
+
 // A packet that has ended a wait may not end another one that comes after it: then its flag was not a new one, and what
 // was read is the data of an earlier round.
 void Checker::endWait(Agent& agent, layout::WaitKind kind, std::uint64_t expected, Site site) {
   agent.inWait = false;
   if (kind != layout::WaitKind::packet) return;
+  constexpr auto advice =
+      "The flag was not new, so old data passes for new: give each use of a slot its own flag (an epoch that "
+      "advances), "
+      "or clear the slot and order that before the next use.";
+  auto const report = [&](std::uint64_t cell, Consumption const& first, Consumption const& second, char const* how) {
+    auto* const finding = addFinding(FindingKind::repeatedEpoch, mix(codeOf(first.site), codeOf(second.site)));
+    if (finding == nullptr) return;
+    auto const traits = trait::ofOrdered(false, Scope::system);
+    for (auto const& by : {first, second}) {
+      finding->accesses.push_back(describe(Slot::of(by.thread, by.epoch, 0, traits, by.site), 8, cell));
+    }
+    finding->summary = fmt::format("a wait of rank {} block {} thread {} for a packet with flag {} {}", agent.device,
+                                   agent.blockIndex, agent.thread, expected, how);
+    finding->explanation = advice;
+  };
   for (auto const& look : agent.looks) {
+    Consumption const now{agent.id, agent.epoch, site};
+    if (auto const* const twin = twinOf(look, expected)) {
+      report(look.cell, {twin->thread, twin->epoch, twin->site}, now,
+             "could end with either of two that its slot held");
+    }
     // A store operation has its own stamp, shared by the words of one line.
     auto const packet = look.stamp * 16 + look.cell / Shadow::granule % 16;
-    auto const [it, fresh] = consumed_.try_emplace(packet, Consumption{agent.id, agent.epoch, site});
+    auto const [it, fresh] = consumed_.try_emplace(packet, now);
     if (fresh) continue;
-    auto const earlier = it->second;
-    it->second = {agent.id, agent.epoch, site};
+    auto const earlier = std::exchange(it->second, now);
     if (earlier.thread != agent.id && !agent.known.knows(earlier.thread, earlier.epoch)) continue;
-    auto* const finding = addFinding(FindingKind::repeatedEpoch, mix(codeOf(earlier.site), codeOf(site)));
-    if (finding == nullptr) continue;
-    auto const traits = trait::ofOrdered(false, Scope::system);
-    for (auto const& by : {earlier, it->second}) {
-      finding->accesses.push_back(describe(Slot::of(by.thread, by.epoch, 0, traits, by.site), 8, look.cell));
-    }
-    finding->summary = fmt::format(
-        "a wait of rank {} block {} thread {} for a packet with flag {} ended with a packet that had ended an earlier "
-        "wait",
-        agent.device, agent.blockIndex, agent.thread, expected);
-    finding->explanation =
-        "The flag was not new, so old data passed for new: give each use of a slot its own flag (an epoch that "
-        "advances), or clear the slot and order that before the next use.";
+    report(look.cell, earlier, now, "ended with a packet that had ended an earlier wait");
   }
 }
 

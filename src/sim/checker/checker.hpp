@@ -191,6 +191,7 @@ class Checker final : public Observer {
   bool seen(Agent const& agent, Cell const& cell, Slot const& slot);
   void remember(Agent& agent, Cell& cell, std::uintptr_t granule, Slot mine);
   Word* wordAt(std::uintptr_t address, std::size_t bytes, bool create);
+  Message const* twinOf(WaitLook const& look, std::uint64_t flag);
   Word* wordAt(Access const& access, bool create) { return wordAt(access.address, access.bytes, create); }
   void receive(Agent& agent, Message const& message, Order order, Scope scope) {
     receive(agent, message, order, scope, scope);

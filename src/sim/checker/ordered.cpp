@@ -16,6 +16,7 @@
 namespace mscclpp::sim {
 namespace {
 
+constexpr std::uintptr_t lineBytes = 128;
 constexpr unsigned staleReadsInRow = 2;  // then a thread sees the newest value, so that polls end
 
 Access lineAccess(void const* address, std::size_t bytes, AccessKind kind) {
@@ -81,6 +82,7 @@ std::uint64_t Checker::take(Agent& agent, Word& word, std::size_t index, Access 
   } else if (agent.staleAddress == where) {
     agent.staleInRow = 0;
   }
+  auto const oldest = agent.inWait ? word.messages[word.oldestFor(agent)].stamp : 0;
   auto const apart = distance(agent, message.device, message.block);
   word.noteReader(index, agent, message.scope >= apart && scope >= apart);
   receive(agent, message, order, scope);
@@ -92,7 +94,7 @@ std::uint64_t Checker::take(Agent& agent, Word& word, std::size_t index, Access 
       if (looked) receive(agent, earlier, order, Scope::system, scope);
     }
   }
-  if (agent.inWait && message.epoch != 0) agent.looks.push_back({where, message.stamp});
+  if (agent.inWait && message.epoch != 0) agent.looks.push_back({where, message.stamp, oldest});
   return message.value;
 }
 
@@ -317,6 +319,8 @@ void Checker::loadLine(std::span<LinePart> lanes) {
       std::size_t index = word->messages.size() - 1;
       while (index > 0 && word->messages[index].stamp > limit) --index;
       lane.halves[half] = take(*lane.agent, *word, index, access);
+      bool const flag = access.address % lineBytes == lineBytes - 8;
+      if (auto& looks = lane.agent->looks; lane.agent->inWait && !looks.empty()) looks.back().data = !flag;
     }
     addStep(*lane.agent, lineAccess(lane.address, 16, AccessKind::load), lane.halves[1], lane.site);
   }

@@ -84,33 +84,37 @@ class PctDirector final : public Director {
   }
 
   Candidate pick(Scheduler& scheduler, TaskKey, std::uint32_t) override {
-    if (demote_ || scheduler.tookLong()) {
-      if (running_ != nullptr && running_->state == TaskState::ready) running_->priority = nextLow_--;
+    if (running_ != nullptr && running_->state == TaskState::ready) {
+      if (demote_ || scheduler.tookLong()) running_->priority = nextLow_--;
+      addReady(*running_);
     }
     demote_ = interrupt_ = false;
+    running_ = nullptr;
     auto const& polls = scheduler.polling();
     Candidate best;
-    std::uint64_t highest = 0;
-    auto const consider = [&](Candidate const& at, Task* task) {
-      highest = task->priority;
-      best = at;
-      running_ = task;
-    };
-    for (std::size_t i = 0; i < scheduler.ready().size(); ++i) {
-      if (scheduler.ready()[i]->priority > highest) consider({ready, i}, scheduler.ready()[i]);
-    }
+    std::uint64_t highest = ready_.empty() ? 0 : ready_.front()->priority;
     for (std::size_t i = 0; i < polls.size(); ++i) {
-      if (polls[i]->priority > highest && waits(scheduler, *polls[i])) consider({polling, i}, polls[i]);
-    }
-    if (best.queue != none && !scheduler.tookLong() && --untilTurn_ != 0) return best;
-    // Whoever asks without waiting gets its turn whatever its priority, and keeps nobody from running; so does whoever
-    // waits once a thread has gone on for long, which may be a loop that waits for it.
-    untilTurn_ = 1 + chance_.below(2 * turnsBetweenPolls);
-    for (std::size_t i = 0; i < polls.size(); ++i) {
-      if (scheduler.worthALook(*polls[i])) {
-        consider({polling, i}, polls[i]);
-        break;
+      if (polls[i]->priority > highest && waits(scheduler, *polls[i])) {
+        highest = polls[i]->priority;
+        best = {polling, i};
       }
+    }
+    bool const anybody = best.queue != none || !ready_.empty();
+    if (!anybody || scheduler.tookLong() || --untilTurn_ == 0) {
+      // Whoever asks without waiting gets its turn whatever its priority, and keeps nobody from running; so does
+      // whoever waits once a thread has gone on for long, which may be a loop that waits for it.
+      untilTurn_ = 1 + chance_.below(2 * turnsBetweenPolls);
+      auto const found = std::ranges::find_if(polls, [&](Task const* p) { return scheduler.worthALook(*p); });
+      if (found != polls.end()) best = {polling, static_cast<std::size_t>(found - polls.begin())};
+    }
+    if (best.queue == polling) {
+      running_ = polls[best.index];
+    } else if (!ready_.empty()) {
+      std::ranges::pop_heap(ready_, {}, &Task::priority);
+      running_ = ready_.back();
+      ready_.pop_back();
+      auto const& all = scheduler.ready();
+      best = {ready, static_cast<std::size_t>(std::ranges::find(all, running_) - all.begin())};
     }
     return best;
   }
@@ -138,6 +142,7 @@ class PctDirector final : public Director {
 
   void woken(Task& task, ParkReason) override {
     if (task.priority == 0) task.priority = firstHigh + (chance_.any() >> 2);
+    addReady(task);
     if (running_ != nullptr && task.priority > running_->priority) interrupt_ = true;
   }
   void stopped(Task& task) override {
@@ -151,7 +156,13 @@ class PctDirector final : public Director {
     return task.evaluatedAt != 0 && scheduler.worthALook(task);
   }
 
+  void addReady(Task& task) {
+    ready_.push_back(&task);
+    std::ranges::push_heap(ready_, {}, &Task::priority);
+  }
+
   Chance chance_;
+  std::vector<Task*> ready_;              // all that are, but for the one that runs: a heap by priority
   std::vector<std::uint64_t> changesAt_;  // the next one last
   std::uint64_t steps_ = 0;
   std::uint64_t nextLow_;

@@ -15,6 +15,10 @@
 //   exchange(phase)                          between the puts of a phase and the reads of what the peers put in it
 //   receive(sources, values)                 reads own slots, waiting for those that need it
 //   endRound()                               before the next round
+// In every round each block receives at least one active slot from every peer: who writes a half of the workspace again
+// must have heard from all that read it (device/epoch.hpp). Where a pair has nothing to exchange, a packet without
+// data still goes both ways; `active` is for threads without data, not for peers without. The simulated machine refuses
+// the next round with 'received nothing from rank'.
 #pragma once
 
 #include <concepts>
@@ -27,7 +31,7 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-// A slot to receive: what `peer` put into it in this round. Inactive ones are left alone.
+// A slot to receive: what `peer` put into it in this round. Where it is inactive, what becomes of its value is open.
 struct Source {
   std::int32_t peer;
   std::uint32_t row;

@@ -81,6 +81,7 @@ struct MemoryTransport {
 
     template <unsigned Count>
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<4> (&values)[Count]) const {
+      arch::leaveUnset(values);
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < Count; ++i) {
         if (sources[i].active) values[i] = *at(team_.workspace(team_.rank), sources[i].row, sources[i].slot);

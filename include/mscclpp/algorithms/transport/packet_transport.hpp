@@ -44,7 +44,8 @@ struct PacketTransport : P {
    public:
     using Received = Payload<P::words>;
 
-    MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows) : team_(team), blocks_(blocks) {
+    MSCCLPP_DEVICE Session(DeviceTeam const& team, B const& blocks, unsigned rows)
+        : team_(team), blocks_(blocks), heard_(team.epochs(), blocks.blockRank()) {
       rowSlots_ = slice() / rows / 128 * (128 / P::slotBytes);
       auto const region = P::region == PacketRegion::lines ? team.layout.lines : team.layout.packets;
       evenBase_ = region + std::uint64_t{blocks.blockRank()} * slice();
@@ -71,6 +72,8 @@ struct PacketTransport : P {
 
     MSCCLPP_DEVICE void beginRound() {
       ++epoch_;
+      auto const unheard = astray_ == 0 ? heard_.begin(epoch_, team_.rank, team_.size) : -1;
+      require(unheard < 0, team_.watch, unheard, std::uint64_t(layout::Misuse::unheardPeer), 0, epoch_ - 1);
       flag_ = packetFlag(epoch_ + astray_);
       base_ = evenBase_ + std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * slice();
     }
@@ -93,6 +96,7 @@ struct PacketTransport : P {
 
     template <unsigned Count>
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<P::words> (&values)[Count]) const {
+      arch::leaveUnset(values);
       auto const* const own = team_.workspace(team_.rank);
       std::byte const* slots[Count];
       bool active[Count];
@@ -100,6 +104,7 @@ struct PacketTransport : P {
       for (unsigned i = 0; i < Count; ++i) {
         slots[i] = own + offset(sources[i].row, sources[i].slot);
         active[i] = sources[i].active;
+        if (active[i]) heard_.add(sources[i].peer);
       }
       awaitPackets<P>(team_.watch, slots, active, flag_, values, [&](unsigned i) -> WaitFor {
         return {layout::WaitKind::packet, sources[i].peer, sources[i].slot, flag_};
@@ -107,7 +112,10 @@ struct PacketTransport : P {
     }
 
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
-    MSCCLPP_DEVICE void endRound() const { blocks_.block().sync(); }
+    MSCCLPP_DEVICE void endRound() const {
+      heard_.end();
+      blocks_.block().sync();
+    }
 
    private:
     // In a round for it, when this rank's part is on its way: the peers wait for each other here, so that none has gone
@@ -128,6 +136,7 @@ struct PacketTransport : P {
 
     DeviceTeam const& team_;
     B blocks_;
+    [[no_unique_address]] mutable arch::HeardPeers heard_;
     std::uint64_t epoch_ = 0;
     std::uint64_t astray_ = 0;
     std::uint64_t evenBase_;  // of this block's slots in the workspaces, in even rounds

@@ -22,6 +22,10 @@ MSCCLPP_DEVICE unsigned blockIndex() { return blockIdx.x; }
 MSCCLPP_DEVICE unsigned blockThreads() { return blockDim.x; }
 MSCCLPP_DEVICE unsigned gridBlocks() { return gridDim.x; }
 
+// Registers of which each is written before it is read, if it is read at all.
+template <class T, unsigned Count>
+MSCCLPP_DEVICE void leaveUnset(T (&)[Count]) {}
+
 MSCCLPP_DEVICE void syncBlock() { __syncthreads(); }
 // How many threads came: fewer than the block has once some have left the kernel.
 MSCCLPP_DEVICE unsigned syncBlockCount() { return static_cast<unsigned>(__syncthreads_count(1)); }

@@ -27,6 +27,14 @@ MSCCLPP_DEVICE unsigned blockIndex() { return sim::currentThread().block; }
 MSCCLPP_DEVICE unsigned blockThreads() { return sim::currentThread().threads; }
 MSCCLPP_DEVICE unsigned gridBlocks() { return sim::currentThread().blocks; }
 
+// Registers of which each is written before it is read, if it is read at all. All bits are set here: one that is read
+// without shows in results, as a NaN or -1, and compilers, which do not see through the loops that write them, do not
+// warn of what is never read.
+template <class T, unsigned Count>
+MSCCLPP_DEVICE void leaveUnset(T (&values)[Count]) {
+  __builtin_memset(static_cast<void*>(values), 0xff, sizeof values);
+}
+
 MSCCLPP_DEVICE void syncBlock() { sim::syncBlock(); }
 // How many threads came: fewer than the block has once some have left the kernel.
 MSCCLPP_DEVICE unsigned syncBlockCount() { return sim::syncBlock(); }

@@ -23,6 +23,17 @@ struct Slice {
   std::vector<layout::PlanStep> steps = {};
   std::vector<layout::PlanOperand> operands = {};
   std::vector<RankNumber> objects = {};
+
+  // All that may differ from rank to rank.
+  constexpr std::size_t numbers() const { return 2 * operands.size() + objects.size(); }
+  constexpr RankNumber& number(std::size_t i) {
+    if (i >= 2 * operands.size()) return objects[i - 2 * operands.size()];
+    return i % 2 == 0 ? operands[i / 2].rank : operands[i / 2].index;
+  }
+  constexpr RankNumber const& number(std::size_t i) const {
+    if (i >= 2 * operands.size()) return objects[i - 2 * operands.size()];
+    return i % 2 == 0 ? operands[i / 2].rank : operands[i / 2].index;
+  }
 };
 
 // Kernels count units of 16 bytes in 32 bits: those of a message, with room for a number of chunks to be added, and
@@ -118,13 +129,14 @@ constexpr RankNumber ruleFor(std::vector<int> const& values, bool& found) {
 // Whether these are the same chunks, of every rank's memory once: what the switch reads and writes at once.
 constexpr bool areEverybodys(Program const& program, std::vector<Chunks> const& operands) {
   if (static_cast<int>(operands.size()) != program.size()) return false;
-  std::vector<bool> seen(operands.size(), false);
+  // Not of bool, which clang does not evaluate in the form that g++ 12 has it.
+  std::vector<char> seen(operands.size(), 0);
   auto const first = program.canonical(operands[0]);
   for (auto const& chunks : operands) {
     auto const place = program.canonical(chunks);
     auto const rank = static_cast<std::size_t>(place.rank);
-    if (place.packets || seen[rank] || place.buffer != first.buffer || place.index != first.index) return false;
-    seen[rank] = true;
+    if (place.packets || seen[rank] != 0 || place.buffer != first.buffer || place.index != first.index) return false;
+    seen[rank] = 1;
   }
   return true;
 }
@@ -200,16 +212,9 @@ class Lowering {
     }
     bool found = true;
     std::vector<int> values(slices.size(), 0);
-    for (std::size_t i = 0; found && i < merged.operands.size(); ++i) {
-      for (std::size_t r = 0; r < slices.size(); ++r) values[r] = slices[r].operands[i].rank.base;
-      merged.operands[i].rank = ruleFor(values, found);
-      if (!found) break;
-      for (std::size_t r = 0; r < slices.size(); ++r) values[r] = slices[r].operands[i].index.base;
-      merged.operands[i].index = ruleFor(values, found);
-    }
-    for (std::size_t i = 0; found && i < merged.objects.size(); ++i) {
-      for (std::size_t r = 0; r < slices.size(); ++r) values[r] = slices[r].objects[i].base;
-      merged.objects[i] = ruleFor(values, found);
+    for (std::size_t i = 0; found && i < merged.numbers(); ++i) {
+      for (std::size_t r = 0; r < slices.size(); ++r) values[r] = slices[r].number(i).base;
+      merged.number(i) = ruleFor(values, found);
     }
     if (!found) return slices;
     slices.clear();
@@ -229,39 +234,25 @@ class Lowering {
         auto const instance = static_cast<int>(b / each);
         auto const& second = byBlock[b % each + each][s];
         bool follows = true;
-        forEachNumber(here[s], [&](std::size_t i, RankNumber const& number) {
-          follows = follows && isInstance(numberAt(first[s], i), numberAt(second, i), number, instance);
-        });
+        for (std::size_t i = 0; follows && i < here[s].numbers(); ++i) {
+          follows = isInstance(first[s].number(i), second.number(i), here[s].number(i), instance);
+        }
         if (!follows) return false;
       }
     }
     for (std::size_t b = 0; blocks > each && b < each; ++b) {
       for (std::size_t s = 0; s < byBlock[b].size(); ++s) {
         auto const& second = byBlock[b + each][s];
-        forEachNumber(byBlock[b][s], [&](std::size_t i, RankNumber& number) {
-          number.perInstance = static_cast<std::int16_t>(numberAt(second, i).base - number.base);
-        });
+        for (std::size_t i = 0; i < second.numbers(); ++i) {
+          auto& number = byBlock[b][s].number(i);
+          number.perInstance = static_cast<std::int16_t>(second.number(i).base - number.base);
+        }
       }
     }
     return true;
   }
 
  private:
-  // f(i, number): all numbers of a slice.
-  template <class S, class F>
-  static constexpr void forEachNumber(S& slice, F&& f) {
-    std::size_t i = 0;
-    for (auto& operand : slice.operands) {
-      f(i++, operand.rank);
-      f(i++, operand.index);
-    }
-    for (auto& object : slice.objects) f(i++, object);
-  }
-  static constexpr RankNumber const& numberAt(Slice const& slice, std::size_t i) {
-    auto const operands = 2 * slice.operands.size();
-    if (i >= operands) return slice.objects[i - operands];
-    return i % 2 == 0 ? slice.operands[i / 2].rank : slice.operands[i / 2].index;
-  }
   static constexpr bool isInstance(RankNumber const& first, RankNumber const& second, RankNumber const& number,
                                    int instance) {
     int const step = second.base - first.base;
