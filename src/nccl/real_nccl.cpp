@@ -2,22 +2,51 @@
 #include "nccl/real_nccl.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 #include <string_view>
 
+#include "base/file_handle.hpp"
+#include "base/format.hpp"
 #include "mscclpp/host/env.hpp"
 #include "nccl/result.hpp"
 
 namespace mscclpp::nccl {
 namespace {
 
+// In memory.
+FileHandle copyOf(std::string const& path) {
+  FileHandle const from(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  FileHandle to(::memfd_create("mscclpp-nccl", MFD_CLOEXEC));
+  ssize_t sent = from && to ? 1 : -1;
+  while (sent > 0) sent = ::sendfile(to.get(), from.get(), nullptr, std::size_t{1} << 30);
+  if (sent < 0) throwSystemError(fmt::format("copy MSCCLPP_NCCL_LIB_PATH=\"{}\" into memory", path), errno);
+  return to;
+}
+
 class Library {
  public:
   explicit Library(std::string path) : path_(std::move(path)) {
+    auto file = path_;
+    FileHandle copy;
+    // The process may have it already, as PyTorch does. Then its calls of its own functions lead here, where this
+    // library came first, and a file is loaded once: so a copy of it is.
+    if (void* const there = ::dlopen(path_.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
+      refuseItself(there);
+      ::dlclose(there);
+      copy = copyOf(path_);
+      file = fmt::format("/proc/self/fd/{}", copy.get());
+      log(LogLevel::info, "{} is loaded once more, since the program's own use of it leads to this library", path_);
+    }
     // Its calls of its own functions stay within it, whatever has been loaded before.
-    handle_ = ::dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    handle_ = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
     if (handle_ == nullptr) refuse(ncclInvalidUsage, "MSCCLPP_NCCL_LIB_PATH=\"{}\": {}", path_, ::dlerror());
+    refuseItself(handle_);
   }
 
   template <class F>
@@ -31,6 +60,11 @@ class Library {
   std::string const& path() const { return path_; }
 
  private:
+  void refuseItself(void* handle) const {
+    if (::dlsym(handle, "pncclGetVersion") != reinterpret_cast<void*>(&ncclGetVersion)) return;
+    refuse(ncclInvalidUsage, "MSCCLPP_NCCL_LIB_PATH=\"{}\" is this library itself; name NVIDIA's", path_);
+  }
+
   std::string path_;
   void* handle_ = nullptr;  // never closed: it may have threads
 };
@@ -40,9 +74,6 @@ RealNccl load(std::string const& path) {
   RealNccl real{};
   decltype(&ncclGetVersion) getVersion = nullptr;
   library.bind(getVersion, "pncclGetVersion");
-  if (getVersion == &ncclGetVersion) {
-    refuse(ncclInvalidUsage, "MSCCLPP_NCCL_LIB_PATH=\"{}\" is this library itself; name NVIDIA's", path);
-  }
   library.bind(real.getUniqueId, "pncclGetUniqueId");
   library.bind(real.getLastError, "pncclGetLastError");
   library.bind(real.commInitRank, "pncclCommInitRank");

@@ -21,6 +21,7 @@ constexpr std::size_t count = 1000;
 int const set = ::setenv("MSCCLPP_NCCL_LIB_PATH", TEST_FAKE_NCCL, 1) +
                 ::setenv("MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION", "allgather,send,reduce,alltoall,broadcast", 1);
 
+// It is loaded here first, by a program whose own ncclGetVersion it then finds, as under PyTorch.
 FakeCalls calls() {
   static void* const handle = ::dlopen(TEST_FAKE_NCCL, RTLD_NOW | RTLD_LOCAL);
   REQUIRE(handle != nullptr);
