@@ -3,6 +3,7 @@
 // What is said of a fault: once, and by the name of what was done wrong. And that large blocks get an answer without
 // ifs.
 #include "check/harness.hpp"
+#include "mscclpp/device/barrier.hpp"
 
 using namespace check_test;
 
@@ -37,6 +38,17 @@ void usesOneBufferTwice(Rank& rank) {
   rank.communicator.synchronize(other);
 }
 
+// Two collectives at once, on streams of their own, with one team.
+void usesOneTeamTwice(Rank& rank) {
+  Team const team(rank.communicator, {.blocks = 1});
+  Stream const other(rank.device);
+  auto const meet = [](DeviceTeam const& with) { teamBarrier(with, thisBlock()); };
+  launch(rank.stream, {.blocks = 1, .threads = 32}, meet, team.deviceHandle());
+  launch(other, {.blocks = 1, .threads = 32}, meet, team.deviceHandle());
+  rank.synchronize();
+  rank.communicator.synchronize(other);
+}
+
 struct WaitForEver {
   MSCCLPP_DEVICE void operator()(Peers const& p) const { waitUntil<Order::acquire>(p.flag(p.rank), 1); }
 };
@@ -52,6 +64,11 @@ TEST_CASE("thousands of readers of one word are all remembered") {
 TEST_CASE("two kernels that use one buffer at once are named so") {
   auto const text = sim::toText(exploreRanks({1, {}}, usesOneBufferTwice, {.schedules = 30}));
   CHECK_MESSAGE(text.find("two kernels of one device that run at the same time") != std::string::npos, text);
+}
+
+TEST_CASE("two kernels that use one team at once are named so") {
+  auto const text = sim::toText(exploreRanks({2, {}}, usesOneTeamTwice, {.schedules = 30}));
+  CHECK_MESSAGE(text.find("one team serves one kernel at a time") != std::string::npos, text);
 }
 
 TEST_CASE("ranks that wait at one place are told in one record") {

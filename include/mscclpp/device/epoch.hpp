@@ -7,7 +7,7 @@
 // where the last kernel stopped. Two halves are enough, because in every round every block exchanges something with the
 // same block of every peer, and a barrier of its own threads lies between its last read of a round and its first write
 // of the next: who writes round e+2 has heard in round e+1 from a peer that had finished reading round e. The simulated
-// machine looks whether blocks do (arch::HeardPeers).
+// machine looks whether blocks do (arch::HeardPeers), and that one kernel at a time uses the counters (arch::mayUse).
 //
 // There is one counter per block, equal for all blocks between kernels whatever their grids were: each block also
 // advances those that have no block in this launch.
@@ -21,9 +21,9 @@
 #include "mscclpp/device/team.hpp"
 
 #if defined(__CUDACC__)
-#include "mscclpp/device/arch/cuda/heard_peers.hpp"
+#include "mscclpp/device/arch/cuda/team_rules.hpp"
 #else
-#include "mscclpp/device/arch/sim/heard_peers.hpp"
+#include "mscclpp/device/arch/sim/team_rules.hpp"
 #endif
 
 namespace mscclpp {
@@ -45,7 +45,9 @@ MSCCLPP_DEVICE layout::RoundCounter beginReadEpoch(DeviceTeam const& team, B con
   auto const block = blocks.blockRank();
   require(blocks.blockCount() <= team.layout.blocks, team.watch, -1, std::uint64_t(layout::Misuse::blockCount),
           team.layout.blocks, blocks.blockCount());
-  return loadEpoch(blocks.block(), team.epochs(), block);
+  auto const read = loadEpoch(blocks.block(), team.epochs(), block);
+  require(arch::mayUse(team.epochs()), team.watch, -1, std::uint64_t(layout::Misuse::sharedTeam), 0, 0);
+  return read;
 }
 
 // Begins a call of so many rounds without packets, and returns the epoch of the first.

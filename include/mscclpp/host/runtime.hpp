@@ -148,10 +148,10 @@ class Runtime {
   // `earlier` is captured into a graph, `stream` takes part in that from then on.
   virtual void orderAfter(int device, void* stream, void* earlier) = 0;
 
-  // Calls `lost` once, with the reason, where it is found that this process can do nothing with the device any more,
-  // as after an illegal address in a kernel; at once where that is known already, else from any thread that a call has
-  // failed on. Until what this returns is destroyed, which waits for a call that runs. `lost` calls no machine.
-  std::shared_ptr<void> onLoss(int device, std::function<void(std::string const& reason)> lost);
+  // Calls `lost` once for each device that this process can do nothing with any more, as after an illegal address in a
+  // kernel: at once where that is known already, else from any thread that a call has failed on. Until what this
+  // returns is destroyed, which waits for a call that runs. `lost` calls no machine.
+  std::shared_ptr<void> onLoss(std::function<void(int device, std::string const& reason)> lost);
   // The machine has found so.
   void lose(int device, std::string const& reason);
 

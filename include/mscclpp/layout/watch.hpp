@@ -62,6 +62,7 @@ enum class Misuse : std::uint64_t {
   astray = 22,         // a wait on what the kernel works with, or beside it, was given up before, here or on a peer
   spentFlags = 23,     // call `seen` of a program's context, of which the packets have flags for `expected`
   unheardPeer = 24,    // a block has received nothing from `peer` in round `seen`; simulated machine only
+  sharedTeam = 25,     // another kernel that uses the team has not ended; simulated machine only
 };
 
 // In place of a count of signals of a port channel: its sender has failed and will signal no more.

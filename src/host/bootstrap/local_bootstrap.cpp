@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "base/format.hpp"
-#include "base/loss_listeners.hpp"
 #include "host/bootstrap/mailbox.hpp"
 #include "mscclpp/host/env.hpp"
 
@@ -36,7 +35,6 @@ struct LocalBootstrap::World {
   std::chrono::nanoseconds const timeout;
   std::vector<int> everyone;
   std::deque<Mailbox> boxes;  // by receiving rank
-  LossListeners losses;       // of ranks
   ::pid_t const owner = ::getpid();
 };
 
@@ -81,16 +79,9 @@ std::vector<std::byte> LocalBootstrap::recvFrom(MessageAddress const& from, Mess
   return world_->box(rank_).take(from, wait);
 }
 
-std::shared_ptr<void> LocalBootstrap::listen(Died died) {
-  return world_->losses.add([own = rank_, died = std::move(died)](int rank, std::string const& reason) {
-    if (rank != own) died(rank, reason);
-  });
-}
-
 void LocalBootstrap::declareLost(std::string const& reason) {
   RankNews const news{rank_, RankNews::Kind::died, -1, reason};
   world_->tell(news);
-  world_->losses.tell(rank_, reason);
   for (auto& box : world_->boxes) box.lose(news);
 }
 

@@ -40,18 +40,25 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Bootstrap> with, Device on)
   watch = static_cast<layout::Watch*>(machine.allocateHost(sizeof(layout::Watch)));
   watch->rank = rank();
   watch->limitNs = static_cast<std::uint64_t>(environment().kernelTimeout.count());
-  deaths = BootstrapAccess::listen(*bootstrap, [this](int dead, std::string const& reason) {
+  auto const lose = [this](int dead, std::string const& reason) {
     reportFault(ErrorCode::remoteError,
                 fmt::format("rank {}: rank {} is gone ({}), so waits of kernels here have been ended; see rank {}'s "
                             "output, and go on with a communicator of the ranks that are left (survivors(), shrink())",
                             rank(), dead, reason, dead));
-  });
-  loss = machine.onLoss(device.ordinal, [this](std::string const& reason) {
-    BootstrapAccess::declareLost(*bootstrap, fmt::format("it can do nothing with its device any more: {}", reason));
+  };
+  deaths = BootstrapAccess::listen(*bootstrap, lose);
+  loss = machine.onLoss([this, lose](int lost, std::string const& why) {
+    auto const reason = fmt::format("it can do nothing with its device any more: {}", why);
+    // Ranks of this process have not died with it, and not every bootstrap tells of them.
+    for (int other = 0; deaths == nullptr && other < size(); ++other) {
+      if (other != rank() && sameProcess(other) && peer(other).ordinal == lost) lose(other, reason);
+    }
+    if (lost != device.ordinal) return;
+    BootstrapAccess::declareLost(*bootstrap, reason);
     reportFault(ErrorCode::deviceError,
                 fmt::format("rank {}: {} device {} is of no use to this process any more ({}); end it, the other ranks "
                             "go on without it (survivors(), shrink())",
-                            rank(), nameOf(device.kind), device.ordinal, reason));
+                            rank(), nameOf(device.kind), device.ordinal, why));
   });
 }
 

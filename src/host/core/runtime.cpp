@@ -86,10 +86,8 @@ Runtime::Runtime() : losses_(std::make_unique<LossListeners>()) {}
 
 Runtime::~Runtime() = default;
 
-std::shared_ptr<void> Runtime::onLoss(int device, std::function<void(std::string const&)> lost) {
-  return losses_->add([device, lost = std::move(lost)](int which, std::string const& reason) {
-    if (which == device) lost(reason);
-  });
+std::shared_ptr<void> Runtime::onLoss(std::function<void(int, std::string const&)> lost) {
+  return losses_->add(std::move(lost));
 }
 
 void Runtime::lose(int device, std::string const& reason) { losses_->tell(device, reason); }

@@ -80,6 +80,10 @@ std::string refused(layout::WaitReport const& report) {
     case Misuse::astray:
       return "to go on with a team, program or ring of messages of which a wait was given up before, here or on "
              "another rank: the ranks may have counted differently";
+    case Misuse::sharedTeam:
+      return "to use a team that another kernel is still using, and their rounds would be counted as one: one team "
+             "serves "
+             "one kernel at a time";
     case Misuse::unheardPeer:
       return fmt::format(
           "to begin another round: this block received nothing from rank {} in round {}. In every round every block "
@@ -136,6 +140,9 @@ std::string awaited(layout::WaitReport const& report) {
       return fmt::format("triggers for proxy {}, from position {} on", report.channel, report.expected);
     case WaitKind::none:
     case WaitKind::misuse:
+      if (report.channel == static_cast<std::uint64_t>(layout::Misuse::sharedTeam)) {
+        return "give each stream a team of its own, or order the kernels";
+      }
       if (report.channel == static_cast<std::uint64_t>(layout::Misuse::unheardPeer)) {
         return "correct the kernel: where a pair has nothing to exchange, let a packet without data go both ways";
       }

@@ -122,7 +122,7 @@ class Block {
   std::unique_ptr<BulkCopies> bulkCopies_;
 };
 
-class Kernel {
+class Kernel : public std::enable_shared_from_this<Kernel> {
  public:
   Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::string name, std::function<void()> perThread);
   // A thread of the host that the scheduler runs like a kernel's: it takes no room on the device, and to the observer

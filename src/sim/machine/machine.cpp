@@ -19,6 +19,7 @@
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/observer.hpp"
 #include "sim/machine/rank_run.hpp"
+#include "sim/machine/team_rules.hpp"
 #include "sim/machine/waiting.hpp"
 
 namespace mscclpp::sim {
@@ -295,6 +296,7 @@ void* Machine::allocate(int device, std::size_t bytes) {
 }
 
 void Machine::release(void* base) noexcept {
+  forgetTeams(base, heap_.bytesAt(base));
   if (observer_ != nullptr) {
     auto* const task = currentHostTask();
     auto const address = reinterpret_cast<std::uintptr_t>(base);

@@ -99,7 +99,7 @@ struct PacketTransport : P {
       arch::leaveUnset(values);
       auto const* const own = team_.workspace(team_.rank);
       std::byte const* slots[Count];
-      bool active[Count];
+      bool active[Count] = {};
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < Count; ++i) {
         slots[i] = own + offset(sources[i].row, sources[i].slot);

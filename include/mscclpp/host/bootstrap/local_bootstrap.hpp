@@ -35,7 +35,6 @@ class LocalBootstrap final : public Bootstrap {
   std::vector<std::byte> recvMessage(int peer, int tag) override;
   void sendTo(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) override;
   std::vector<std::byte> recvFrom(MessageAddress const& from, MessageWait const& wait) override;
-  std::shared_ptr<void> listen(Died died) override;
   void declareLost(std::string const& reason) override;
 
  private:

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// On the simulated machine each round of packets is looked at: whether every block has heard from every peer. Twin of
-// arch/cuda/heard_peers.hpp.
+// What the rounds of a team rely on is looked at by the simulated machine. Twin of arch/cuda/team_rules.hpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "mscclpp/base/config.hpp"
-#include "mscclpp/sim/backend/heard_peers.hpp"
+#include "mscclpp/sim/backend/team_rules.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace arch {
+
+// False where another kernel uses the team with these counters.
+MSCCLPP_DEVICE bool mayUse(void const* counters) { return sim::beginUse(counters); }
 
 // What one thread hears in a round; `counters` are the team's.
 class HeardPeers {

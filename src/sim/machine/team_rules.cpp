@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "mscclpp/sim/backend/heard_peers.hpp"
+#include "mscclpp/sim/backend/team_rules.hpp"
 
 #include <cstddef>
-#include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
-#include <unordered_map>
+
+#include "sim/machine/kernel.hpp"
+#include "sim/machine/team_rules.hpp"
 
 namespace mscclpp::sim {
 namespace {
-
-struct Hash {
-  std::size_t operator()(TeamBlock const& where) const {
-    return std::hash<void const*>()(where.team) * 31 + where.block;
-  }
-};
 
 struct Hearing {
   std::uint64_t round = 0;
@@ -24,7 +21,8 @@ struct Hearing {
 // Machines may run on several threads.
 struct Rounds {
   std::mutex mutex;
-  std::unordered_map<TeamBlock, Hearing, Hash> hearings;
+  std::map<TeamBlock, Hearing> hearings;
+  std::map<void const*, std::weak_ptr<Kernel>> users;  // the latest, by team
 
   static Rounds& instance() {
     static auto* const rounds = new Rounds;  // used by objects that are destroyed late
@@ -33,6 +31,26 @@ struct Rounds {
 };
 
 }  // namespace
+
+void forgetTeams(void const* memory, std::size_t bytes) {
+  auto& rounds = Rounds::instance();
+  std::lock_guard const lock(rounds.mutex);
+  auto const* const end = static_cast<std::byte const*>(memory) + bytes;
+  rounds.hearings.erase(rounds.hearings.lower_bound({memory, 0}), rounds.hearings.lower_bound({end, 0}));
+  rounds.users.erase(rounds.users.lower_bound(memory), rounds.users.lower_bound(end));
+}
+
+bool beginUse(void const* team) {
+  auto& kernel = currentGpuThread("a round of a team").block->kernel();
+  auto& rounds = Rounds::instance();
+  std::lock_guard const lock(rounds.mutex);
+  auto& user = rounds.users[team];
+  auto const latest = user.lock();
+  if (latest.get() == &kernel) return true;
+  if (latest != nullptr && !latest->hasEnded()) return false;
+  user = kernel.weak_from_this();
+  return true;
+}
 
 void addHeard(TeamBlock const& where, PeerSet const& peers) {
   auto& rounds = Rounds::instance();
@@ -46,7 +64,7 @@ int beginHearing(TeamBlock const& where, std::uint64_t round, int rank, int rank
   auto& hearing = rounds.hearings[where];
   if (hearing.round == round) return hearing.missing;
   int missing = -1;
-  // Memory of an earlier team may lie there, so only the very next round tells anything, and the first does not.
+  // Rounds of kernels without this block lie between others.
   if (hearing.round + 1 == round && round > 1) {
     for (int peer = 0; peer < ranks; ++peer) {
       if (peer != rank && !hearing.heard[static_cast<std::size_t>(peer)]) missing = peer;
