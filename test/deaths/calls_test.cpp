@@ -314,6 +314,7 @@ TEST_CASE("a rank's device is lost, and its process lives on: the others hear of
       Rank rank(id, number, ranks);
       rank.make();
       rank.allReduce();
+      rank.bootstrap->barrier();
       if (number == victim) {
         std::this_thread::sleep_for(20ms);  // the others' kernels wait
         ending.mark();
