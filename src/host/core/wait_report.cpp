@@ -81,14 +81,12 @@ std::string refused(layout::WaitReport const& report) {
       return "to go on with a team, program or ring of messages of which a wait was given up before, here or on "
              "another rank: the ranks may have counted differently";
     case Misuse::sharedTeam:
-      return "to use a team that another kernel is still using, and their rounds would be counted as one: one team "
-             "serves "
-             "one kernel at a time";
+      return "to use a team that another kernel is still using, so that their rounds would be counted as one: one team "
+             "serves one kernel at a time";
     case Misuse::unheardPeer:
       return fmt::format(
-          "to begin another round: this block received nothing from rank {} in round {}. In every round every block "
-          "must "
-          "receive something from every peer, or slots are written again before they were read",
+          "to begin another round: this block received nothing from rank {} in round {}. Every block must receive "
+          "something from every peer in every round, or slots are written again before they were read",
           report.peer, report.seen);
     case Misuse::planBytes:
       return fmt::format("a message of {} bytes: the program's context was made for at most {}", report.seen,

@@ -261,8 +261,7 @@ void Checker::endWait(Agent& agent, layout::WaitKind kind, std::uint64_t expecte
   if (kind != layout::WaitKind::packet) return;
   constexpr auto advice =
       "The flag was not new, so old data passes for new: give each use of a slot its own flag (an epoch that "
-      "advances), "
-      "or clear the slot and order that before the next use.";
+      "advances), or clear the slot and order that before the next use.";
   auto const report = [&](std::uint64_t cell, Consumption const& first, Consumption const& second, char const* how) {
     auto* const finding = addFinding(FindingKind::repeatedEpoch, mix(codeOf(first.site), codeOf(second.site)));
     if (finding == nullptr) return;

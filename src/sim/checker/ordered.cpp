@@ -318,9 +318,11 @@ void Checker::loadLine(std::span<LinePart> lanes) {
       }
       std::size_t index = word->messages.size() - 1;
       while (index > 0 && word->messages[index].stamp > limit) --index;
+      auto const& looks = lane.agent->looks;
+      auto const before = looks.size();
       lane.halves[half] = take(*lane.agent, *word, index, access);
       bool const flag = access.address % lineBytes == lineBytes - 8;
-      if (auto& looks = lane.agent->looks; lane.agent->inWait && !looks.empty()) looks.back().data = !flag;
+      if (looks.size() > before) lane.agent->looks.back().data = !flag;
     }
     addStep(*lane.agent, lineAccess(lane.address, 16, AccessKind::load), lane.halves[1], lane.site);
   }

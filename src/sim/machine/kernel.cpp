@@ -54,6 +54,8 @@ Kernel::Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::
       number_(machine.deterministic() ? machine.devices().numberKernel(stream.device()) : 0),
       perThread_(std::move(perThread)) {}
 
+Kernel::~Kernel() { *running_ = false; }
+
 std::shared_ptr<Kernel> Kernel::ofHost(Machine& machine, Stream& stream, std::string name, std::function<void()> main) {
   auto kernel = std::make_shared<Kernel>(machine, stream, LaunchShape{.blocks = 1, .threads = 1}, std::move(name),
                                          std::move(main));
@@ -179,6 +181,7 @@ void Kernel::blockEnded(unsigned index) {
   ++blocksEnded_;
   machine_.devices().freeBlock(*this);
   if (blocksEnded_ != shape_.blocks) return;
+  *running_ = false;
   if (auto const* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
     auto const& model = time->model();
     auto const doublings = std::log2(static_cast<double>(shape_.blocks));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -122,11 +123,12 @@ class Block {
   std::unique_ptr<BulkCopies> bulkCopies_;
 };
 
-class Kernel : public std::enable_shared_from_this<Kernel> {
+class Kernel {
  public:
   Kernel(Machine& machine, Stream& stream, LaunchShape const& shape, std::string name, std::function<void()> perThread);
   // A thread of the host that the scheduler runs like a kernel's: it takes no room on the device, and to the observer
   // it is none of its threads.
+  ~Kernel();
   static std::shared_ptr<Kernel> ofHost(Machine& machine, Stream& stream, std::string name, std::function<void()> main);
   bool isHost() const { return isHost_; }
 
@@ -141,6 +143,8 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   void start(std::shared_ptr<Kernel> previous, Clock const& launch, Picoseconds submitTime);
   bool started() const { return started_; }
   bool hasEnded() const { return started_ && blocksEnded_ == shape_.blocks; }
+  // False once it has ended, also when it is gone: for those who must not keep it.
+  std::shared_ptr<std::atomic<bool> const> running() const { return running_; }
   bool allowsNext() const { return started_ && blocksAllowing_ == shape_.blocks; }
   bool allBlocksStarted() const { return nextBlock_ == shape_.blocks; }
   void startBlock();  // the next one, its room is taken already
@@ -186,6 +190,7 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   unsigned nextBlock_ = 0;
   unsigned blocksEnded_ = 0;
   unsigned blocksAllowing_ = 0;
+  std::shared_ptr<std::atomic<bool>> const running_ = std::make_shared<std::atomic<bool>>(true);
   bool started_ = false;
   bool cancelled_ = false;
   bool isHost_ = false;

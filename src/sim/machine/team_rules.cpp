@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/sim/backend/team_rules.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -22,7 +23,7 @@ struct Hearing {
 struct Rounds {
   std::mutex mutex;
   std::map<TeamBlock, Hearing> hearings;
-  std::map<void const*, std::weak_ptr<Kernel>> users;  // the latest, by team
+  std::map<void const*, std::shared_ptr<std::atomic<bool> const>> users;  // whether the latest runs, by team
 
   static Rounds& instance() {
     static auto* const rounds = new Rounds;  // used by objects that are destroyed late
@@ -41,14 +42,13 @@ void forgetTeams(void const* memory, std::size_t bytes) {
 }
 
 bool beginUse(void const* team) {
-  auto& kernel = currentGpuThread("a round of a team").block->kernel();
+  auto const& kernel = currentGpuThread("a round of a team").block->kernel();
   auto& rounds = Rounds::instance();
   std::lock_guard const lock(rounds.mutex);
   auto& user = rounds.users[team];
-  auto const latest = user.lock();
-  if (latest.get() == &kernel) return true;
-  if (latest != nullptr && !latest->hasEnded()) return false;
-  user = kernel.weak_from_this();
+  auto const own = kernel.running();
+  if (user != nullptr && user != own && *user) return false;
+  user = own;
   return true;
 }
 
