@@ -24,7 +24,6 @@ class LossListeners {
   std::shared_ptr<void> add(Listener listener) { return std::make_shared<Listening>(state_, std::move(listener)); }
   // Each is told of once, with its first reason.
   void tell(int which, std::string const& reason) {
-    if (!process_) return;  // in a child of fork() nobody is to be told, and the lock may be held for ever
     std::lock_guard const lock(state_->mutex);
     auto& lost = state_->lost;
     if (std::any_of(lost.begin(), lost.end(), [&](auto const& one) { return one.first == which; })) return;
@@ -62,7 +61,6 @@ class LossListeners {
     Listener const listener_;
   };
 
-  OwnProcess const process_;
   std::shared_ptr<State> const state_ = std::make_shared<State>();
 };
 

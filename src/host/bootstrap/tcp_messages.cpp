@@ -65,7 +65,8 @@ TcpBootstrap::Impl::~Impl() {
 }
 
 void TcpBootstrap::Impl::declareLost(std::string const& reason) {
-  if (server_) server_->tell(frameOf({rank_, RankNews::Kind::died, -1, reason}));
+  // In a child of fork() CUDA's calls fail, which is nobody's loss.
+  if (server_ && process_) server_->tell(frameOf({rank_, RankNews::Kind::died, -1, reason}));
 }
 
 void TcpBootstrap::Impl::send(MessageAddress const& to, MessageWait const& wait, void const* data, std::size_t bytes) {
