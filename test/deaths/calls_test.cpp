@@ -34,6 +34,15 @@ class Rank {
   Rank(UniqueId const& id, int rank, int ranks) : bootstrap(std::make_shared<TcpBootstrap>(rank, ranks)) {
     bootstrap->initialize(id, 20s);
   }
+  // Calls that were queued before the one that failed still use what is freed here.
+  ~Rank() {
+    try {
+      if (stream) stream->synchronize();
+    } catch (Error const&) {
+    }
+  }
+  Rank(Rank const&) = delete;
+  Rank& operator=(Rank const&) = delete;
 
   // Whoever returns knows that all ranks have made theirs.
   void make() {
