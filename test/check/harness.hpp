@@ -117,6 +117,14 @@ struct ChannelPair {
   }
 };
 
+// One block of both ranks runs the kernel, with the channel to the other.
+template <class Kernel>
+void runOverChannel(Rank& rank, Kernel const& kernel) {
+  ChannelPair const pair(rank);
+  launch(rank.stream, {.blocks = 1, .threads = 32}, kernel, pair.channel.deviceHandle());
+  rank.synchronize();
+}
+
 // ---- what must be found ---------------------------------------------------------------------------------------------
 
 // Where and how a program runs.

@@ -69,6 +69,7 @@ TEST_CASE("two kernels that use one buffer at once are named so") {
 TEST_CASE("two kernels that use one team at once are named so") {
   auto const text = sim::toText(exploreRanks({2, {}}, usesOneTeamTwice, {.schedules = 30}));
   CHECK_MESSAGE(text.find("one team serves one kernel at a time") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("give each stream a team of its own") != std::string::npos, text);
 }
 
 TEST_CASE("ranks that wait at one place are told in one record") {

@@ -60,11 +60,7 @@ struct OneStageHalf {
 
 template <Fault F, bool OneHalf, bool OneFlag>
 struct PacketRounds {
-  void operator()(Rank& rank) const {
-    ChannelPair const pair(rank);
-    launch(rank.stream, {.blocks = 1, .threads = 32}, Kernel{}, pair.channel.deviceHandle());
-    rank.synchronize();
-  }
+  void operator()(Rank& rank) const { runOverChannel(rank, Kernel{}); }
 
   struct Kernel {
     MSCCLPP_DEVICE void operator()(DeviceHandle<MemoryChannel> const& channel) const {
@@ -86,11 +82,7 @@ using OnePacketFlag = PacketRounds<F, false, true>;
 // What nobody took, as after a wait that was given up, stays in its slot until the next packet comes.
 template <Fault F>
 struct UntakenPacket {
-  void operator()(Rank& rank) const {
-    ChannelPair const pair(rank);
-    launch(rank.stream, {.blocks = 1, .threads = 32}, Kernel{}, pair.channel.deviceHandle());
-    rank.synchronize();
-  }
+  void operator()(Rank& rank) const { runOverChannel(rank, Kernel{}); }
 
   struct Kernel {
     MSCCLPP_DEVICE void operator()(DeviceHandle<MemoryChannel> const& channel) const {

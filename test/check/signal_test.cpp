@@ -109,11 +109,7 @@ struct SignalTooMany {
 // One thread at a time may wait on a semaphore: each wait takes the next count.
 template <Fault F>
 struct TwoWaiters {
-  void operator()(Rank& rank) const {
-    ChannelPair const pair(rank);
-    launch(rank.stream, {.blocks = 1, .threads = 32}, Kernel{}, pair.channel.deviceHandle());
-    rank.synchronize();
-  }
+  void operator()(Rank& rank) const { runOverChannel(rank, Kernel{}); }
 
   struct Kernel {
     MSCCLPP_DEVICE void operator()(DeviceHandle<MemoryChannel> const& channel) const {

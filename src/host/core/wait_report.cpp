@@ -138,12 +138,6 @@ std::string awaited(layout::WaitReport const& report) {
       return fmt::format("triggers for proxy {}, from position {} on", report.channel, report.expected);
     case WaitKind::none:
     case WaitKind::misuse:
-      if (report.channel == static_cast<std::uint64_t>(layout::Misuse::sharedTeam)) {
-        return "give each stream a team of its own, or order the kernels";
-      }
-      if (report.channel == static_cast<std::uint64_t>(layout::Misuse::unheardPeer)) {
-        return "correct the kernel: where a pair has nothing to exchange, let a packet without data go both ways";
-      }
     case WaitKind::abandoned:
       break;
   }
@@ -174,12 +168,18 @@ char const* advice(layout::WaitReport const& report) {
     case WaitKind::gridBarrier:
       return "check that all blocks of the grid fit the device at once, and that all take part";
     case WaitKind::misuse:
-      if (report.channel != static_cast<std::uint64_t>(layout::Misuse::astray) &&
-          report.channel != static_cast<std::uint64_t>(layout::Misuse::spentFlags)) {
-        return "correct the launch";
+      switch (static_cast<layout::Misuse>(report.channel)) {
+        case layout::Misuse::astray:
+        case layout::Misuse::spentFlags:
+          return "the next call of an AlgorithmCollection finds together with the other ranks; make teams and programs "
+                 "of your own anew, after Communicator::rejoin() on all ranks";
+        case layout::Misuse::sharedTeam:
+          return "give each stream a team of its own, or order the kernels";
+        case layout::Misuse::unheardPeer:
+          return "correct the kernel: where a pair has nothing to exchange, let a packet without data go both ways";
+        default:
+          return "correct the launch";
       }
-      return "the next call of an AlgorithmCollection finds together with the other ranks; make teams and programs of "
-             "your own anew, after Communicator::rejoin() on all ranks";
     case WaitKind::proxy:
       return "check that the proxy is started";
     case WaitKind::message:

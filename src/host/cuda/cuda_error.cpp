@@ -41,10 +41,7 @@ std::string describe(cudaError_t code) {
 }
 
 void check(cudaError_t code, std::string_view operation) {
-  if (code == cudaSuccess) return;
-  auto const text = fmt::format("{}: {}", operation, describe(code));
-  noteFailure(text);
-  throw Error(ErrorCode::deviceError, text);
+  if (code != cudaSuccess) failCall(fmt::format("{}: {}", operation, describe(code)));
 }
 
 void logFailure(cudaError_t code, std::string_view operation) noexcept {
@@ -64,10 +61,11 @@ void selectDevice(int device) {
   throw Error(ErrorCode::deviceError, text);
 }
 
-void noteFailure(std::string const& reason) noexcept {
+void failCall(std::string const& text) {
   int device = 0;
-  if (fatal(health()) && cudaGetDevice(&device) == cudaSuccess) lose(device, reason);
+  if (fatal(health()) && cudaGetDevice(&device) == cudaSuccess) lose(device, text);
   (void)cudaGetLastError();
+  throw Error(ErrorCode::deviceError, text);
 }
 
 void reportLossesTo(Runtime& machine) noexcept { machineOfDevices = &machine; }

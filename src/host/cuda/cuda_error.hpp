@@ -21,8 +21,8 @@ void check(cudaError_t code, std::string_view operation);
 void logFailure(cudaError_t code, std::string_view operation) noexcept;
 // Makes it the current one, or throws as check() does.
 void selectDevice(int device);
-// For calls of the driver, which have failed for the current device.
-void noteFailure(std::string const& reason) noexcept;
+// Throws it, of a call for the current device.
+[[noreturn]] void failCall(std::string const& text);
 // Who has the listeners; not before it is complete.
 void reportLossesTo(Runtime& machine) noexcept;
 

@@ -55,10 +55,7 @@ class Driver {
     return name;
   }
   void check(CUresult code, std::string_view operation) const {
-    if (code == CUDA_SUCCESS) return;
-    auto const text = fmt::format("{}: {}", operation, nameOf(code));
-    noteFailure(text);
-    throw Error(ErrorCode::deviceError, text);
+    if (code != CUDA_SUCCESS) failCall(fmt::format("{}: {}", operation, nameOf(code)));
   }
 
   PFN_cuStreamIsCapturing_v10000 streamIsCapturing = nullptr;

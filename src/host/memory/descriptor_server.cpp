@@ -80,7 +80,7 @@ void DescriptorServer::withdraw(Key128 const& key) noexcept {
 bool DescriptorServer::answer(Client& client) {
   auto const room = writableBytesOf(client.request).subspan(client.filled);
   auto const got = ::recv(client.socket.get(), room.data(), room.size(), 0);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (got < 0 && wouldBlock(errno)) return true;
   if (got <= 0) return false;
   client.filled += static_cast<std::size_t>(got);
   if (client.filled < sizeof(Request)) return true;

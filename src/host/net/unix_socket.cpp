@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "host/net/socket.hpp"
+
 namespace mscclpp {
 namespace {
 
@@ -109,7 +111,7 @@ FileHandle recvDescriptor(int socket, Deadline const& deadline, int& error) {
       error = 0;
       return FileHandle(descriptor);
     }
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+    if (!wouldBlock(errno)) {
       error = errno;
       return {};
     }
