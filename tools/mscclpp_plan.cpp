@@ -24,9 +24,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include "machine/machine.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
+#include "mscclpp/dsl/passes/promote.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 #include "mscclpp/host/error.hpp"
+#include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/runtime.hpp"
 #include "plan/usage.hpp"
 #include "plan_diagram.hpp"
@@ -57,15 +60,35 @@ struct Options {
   std::optional<std::string> op;
   std::optional<int> threads;
   std::optional<int> iterations;
+  std::optional<int> replays;
+  std::optional<int> hosts;
+  std::optional<int> splitMask;
+  std::string launch = "graph";
   bool inPlace = false;
+  bool strict = false;
 };
 
-dsl::Program read(std::string const& path) {
+dsl::Program read(Options const& options) {
+  auto const& path = options.plan;
   std::ifstream file(path, std::ios::binary);
   std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file.is_open() || file.bad())
     throw UsageError(fmt::format("{}: it cannot be read; give an execution plan", path));
-  return dsl::programFromJson(text, path);
+  auto program = dsl::programFromJson(text, path);
+  program.strict = options.strict;
+  if (options.splitMask) {
+    auto const mask = *options.splitMask;
+    auto& collective = program.collective;
+    if (collective.kind != dsl::CollectiveKind::sendReceive || (mask & (mask + 1)) != 0 ||
+        collective.ranks % (mask + 1) != 0) {
+      throw UsageError(
+          fmt::format("--split-mask={}: one less than a power of two that divides the {} ranks, for "
+                      "plans of sendrecv",
+                      mask, collective.ranks));
+    }
+    collective.shift = mask + 1;
+  }
+  return program;
 }
 
 // What a right plan asks of its callers.
@@ -77,6 +100,10 @@ std::string conditionsOf(dsl::Program const& program, dsl::Verdict const& verdic
   }
   if (verdict.reliesOnPackets) text += "; relies on packets to order reads before writes";
   if (!verdict.canAverage) text += "; cannot average";
+  if (verdict.promoted != 0) {
+    text += fmt::format("; {} relaxed signals and waits are carried out as ordered ones, which its data need",
+                        verdict.promoted);
+  }
   return text;
 }
 
@@ -86,8 +113,8 @@ int tellWrong(Options const& options, dsl::Program const& program, dsl::Verdict 
 }
 
 int check(Options const& options) {
-  auto const program = read(options.plan);
-  auto const verdict = dsl::verify(program);
+  auto program = read(options);
+  auto const verdict = dsl::prove(program);
   if (!verdict.right()) return tellWrong(options, program, verdict);
   fmt::print("{}: plan '{}' is right: {}{}\n", options.plan, program.name.str(), summaryOf(program),
              conditionsOf(program, verdict));
@@ -96,8 +123,8 @@ int check(Options const& options) {
 
 // Also of wrong plans: their steps are what one wants to see.
 int describe(Options const& options) {
-  auto const program = read(options.plan);
-  auto const verdict = dsl::verify(program);
+  auto program = read(options);
+  auto const verdict = dsl::prove(program);
   fmt::print("plan '{}': {}\n", program.name.str(), summaryOf(program));
   if (verdict.right()) {
     fmt::print("right{}\n", conditionsOf(program, verdict));
@@ -115,25 +142,38 @@ int describe(Options const& options) {
 
 // ---- run ------------------------------------------------------------------------------------------------------------
 
-DeviceKind deviceFor(Options const& options, int ranks) {
-  bool const simulates =
-#if defined(MSCCLPP_HAS_SIM)
-      true;
-#else
-      false;
-#endif
-  auto const gpus = Device::count(DeviceKind::cuda);
+// With a launcher each process is a rank, and ranks may share GPUs; else this process has them all.
+DeviceKind deviceFor(Options const& options, LaunchInfo const& launch, int ranks) {
+  auto* const simulated = bench::machine(DeviceKind::sim);
+  auto const gpus = Device::count(DeviceKind::cuda), needed = launch.size > 1 ? 1 : ranks;
   auto kind = DeviceKind::sim;
-  if (options.device == "cuda" || (options.device == "auto" && (gpus >= ranks || !simulates))) kind = DeviceKind::cuda;
-  if (kind == DeviceKind::cuda && gpus < ranks) {
-    throw UsageError(fmt::format("--device={}: the plan has {} ranks and there are {} GPUs{}", options.device, ranks,
-                                 gpus, simulates ? "; --device=sim simulates them" : ""));
+  bool const wantsHosts = options.hosts.has_value();
+  if (options.device == "cuda" || (options.device == "auto" && !wantsHosts && (gpus >= needed || !simulated))) {
+    kind = DeviceKind::cuda;
   }
-  if (kind == DeviceKind::sim && !simulates) {
+  if (kind == DeviceKind::cuda && wantsHosts) {
+    throw UsageError(
+        fmt::format("--hosts={}: only simulated GPUs are on as many hosts as one likes; start processes "
+                    "on the hosts, by mpirun or torchrun",
+                    *options.hosts));
+  }
+  if (kind == DeviceKind::cuda && gpus < needed) {
+    throw UsageError(
+        fmt::format("--device={}: the plan has {} ranks and there are {} GPUs{}; processes started by "
+                    "mpirun or torchrun may share them",
+                    options.device, ranks, gpus, simulated ? "; --device=sim simulates them" : ""));
+  }
+  if (kind == DeviceKind::sim && !simulated) {
     throw UsageError("--device=sim: this program was built without the simulated machine");
   }
 #if defined(MSCCLPP_HAS_SIM)
-  if (kind == DeviceKind::sim && Device::count(DeviceKind::sim) < ranks) sim::install({.devices = ranks});
+  if (kind == DeviceKind::sim) {
+    int const hosts = options.hosts.value_or(1);
+    if (launch.size > 1 && wantsHosts) throw UsageError("--hosts is for ranks that are threads of one process");
+    if (hosts > ranks) throw UsageError(fmt::format("--hosts={}: the plan has {} ranks", hosts, ranks));
+    sim::install({.devices = launch.size > 1 ? launch.localRank + 1 : ranks,
+                  .devicesPerNode = hosts > 1 ? (ranks + hosts - 1) / hosts : 0});
+  }
 #endif
   return kind;
 }
@@ -171,18 +211,25 @@ std::uint64_t sizeFor(Options const& options, dsl::ExecutionPlan const& plan, Da
 }
 
 int run(Options const& options) {
-  auto program = read(options.plan);
-  auto const verdict = dsl::verify(program);
-  if (!verdict.right()) return tellWrong(options, program, verdict);
+  auto program = read(options);
+  auto const verdict = dsl::prove(program);
+  auto const launch = launchFromEnvironment();
+  bool const leads = launch.rank == 0;
+  if (!verdict.right()) return leads ? tellWrong(options, program, verdict) : statusWrong;
   if (options.ranks && *options.ranks != program.size()) {
     throw UsageError(fmt::format("--ranks={}: the plan is for {} ranks", *options.ranks, program.size()));
+  }
+  if (launch.size > 1 && launch.size != program.size()) {
+    throw UsageError(
+        fmt::format("{} started {} ranks: the plan is for {}", launch.launcher, launch.size, program.size()));
   }
   if (options.inPlace && !program.inPlace) {
     throw UsageError(fmt::format("--in-place: plan '{}' does not work in place; leave it out", program.name.str()));
   }
-  auto const device = deviceFor(options, program.size());
+  auto const device = deviceFor(options, launch, program.size());
+  bool const simulated = device == DeviceKind::sim;
   // Threads are the cost of a simulation.
-  if (device == DeviceKind::sim) program.threads = std::min(program.threads, 64);
+  if (simulated) program.threads = std::min(program.threads, 64);
   if (options.threads) program.threads = *options.threads;
   auto const type = typeFor(options);
   auto const op = opFor(options, program);
@@ -191,25 +238,26 @@ int run(Options const& options) {
                        .bytes = sizeFor(options, plan, type, device),
                        .type = type,
                        .op = op,
-                       .iterations = options.iterations.value_or(device == DeviceKind::sim ? 2 : 20)};
-  auto const result = runPlan(plan, wanted);
-  fmt::print("plan '{}': {} {}, {} of {}{}\n", plan.program().name.str(), plan.program().size(),
-             device == DeviceKind::sim ? "simulated ranks" : "GPUs", formatBytes(wanted.bytes), nameOf(type),
-             op == ReduceOp::none ? "" : fmt::format(", {}", nameOf(op)));
+                       .launch = options.launch == "eager" ? bench::LaunchMode::eager : bench::LaunchMode::graph,
+                       .operations = options.iterations.value_or(simulated ? 2 : 20),
+                       .replays = options.replays.value_or(simulated ? 1 : 20)};
+  auto const result = runPlan(plan, wanted, launch);
   for (auto const& finding : result.findings) fmt::print("{}\n", finding);
+  int const status = result.wrong != 0 ? statusWrong : 0;
+  if (!leads) return status;
+  fmt::print("plan '{}': {} {}{}, {} of {}{}\n", plan.program().name.str(), plan.program().size(),
+             simulated ? "simulated ranks" : "GPUs",
+             launch.size > 1 ? fmt::format(", processes started by {}", launch.launcher) : "",
+             formatBytes(wanted.bytes), nameOf(type), op == ReduceOp::none ? "" : fmt::format(", {}", nameOf(op)));
   if (result.wrong != 0) {
     fmt::print("wrong: {} of {} elements\n", result.wrong, result.compared);
-    return statusWrong;
-  }
-  if (result.compared == 0) {
+  } else if (result.compared == 0) {
     fmt::print("it ran; its collective demands nothing, so nothing was compared\n");
   } else {
     fmt::print("right: {} elements compared, before and after the timed calls\n", result.compared);
   }
-  fmt::print("{:.2f} us a call, {:.3f} GB/s, mean of {} calls\n", result.seconds * 1e6,
-             static_cast<double>(wanted.bytes) / result.seconds * 1e-9, wanted.iterations);
-  if (device == DeviceKind::sim) fmt::print("Times are those of the simulator; they say nothing about a GPU.\n");
-  return 0;
+  fmt::print("{}{}", result.report.heading(), result.report.line(result.report.rows[0]));
+  return status;
 }
 
 // ---- the command line -----------------------------------------------------------------------------------------------
@@ -223,6 +271,12 @@ int runCommand(int argc, char** argv) {
   auto* const running = app.add_subcommand("run", "runs a plan and compares every element");
   for (auto* command : {checking, describing, running}) {
     command->add_option("plan", options.plan, "the plan's JSON file")->required();
+    command
+        ->add_option("--split-mask", options.splitMask,
+                     "of a plan of sendrecv: ranks send that far plus one ahead, as groups of so many do")
+        ->check(CLI::Range(0, 63));
+    command->add_flag("--strict", options.strict,
+                      "refuse relaxed signals and waits that must hand over data, rather than order them");
   }
   describing->add_option("--svg", options.svg, "also draw them into this file");
   running->add_option("--ranks", options.ranks, "ranks; those of the plan");
@@ -232,8 +286,15 @@ int runCommand(int argc, char** argv) {
                     "insist on a plan that works in place; a plan says itself if it does");
   running->add_option("--dtype", options.type, "type of the elements; default float32");
   running->add_option("--op", options.op, "what a plan reduces by that names no operation; default sum");
-  running->add_option("--iterations", options.iterations, "timed calls; default 20, 2 where they are simulated")
+  running
+      ->add_option("--iterations", options.iterations,
+                   "timed calls of a replay; default 20, 2 where they are simulated")
       ->check(CLI::Range(1, 1'000'000));
+  running->add_option("--replays", options.replays, "of which median and p99 are taken; default 20, 1 where simulated")
+      ->check(CLI::Range(1, 1'000'000));
+  running->add_option("--launch", options.launch, "graph, or eager: one call after the other")
+      ->check(CLI::IsMember({"graph", "eager"}));
+  running->add_option("--hosts", options.hosts, "hosts of simulated ranks; default 1")->check(CLI::Range(1, 64));
   running
       ->add_option("--threads", options.threads, "of a block; default the plan's, at most 64 where they are simulated")
       ->check(CLI::Range(32, 1024));

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,12 +13,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "machine/machine.hpp"
+#include "machine/over_ranks.hpp"
 #include "mscclpp/dsl/core/demand.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
-#include "mscclpp/host/multicast.hpp"
 #include "mscclpp/host/ranks.hpp"
+#include "plan/exchange.hpp"
 
 namespace mscclpp::tools {
 namespace {
@@ -67,20 +68,6 @@ bool agree(T actual, T expected, ReduceOp op, int ranks) {
   }
 }
 
-// Whether the ranks' buffers get multicast addresses, for plans with switch channels.
-bool wantsMulticast(Communicator const& communicator, dsl::Program const& program) {
-  std::vector<std::uint8_t> can(static_cast<std::size_t>(communicator.size()));
-  can[static_cast<std::size_t>(communicator.rank())] = isNvlsSupported(communicator.device());
-  communicator.bootstrap()->allGather(can.data(), sizeof can[0]);
-  if (std::find(can.begin(), can.end(), std::uint8_t{0}) != can.end()) return false;
-  for (auto const& rank : program.ranks) {
-    for (auto const& channel : rank.channels) {
-      if (channel.kind == dsl::ChannelKind::switched) return true;
-    }
-  }
-  return false;
-}
-
 struct ChunkRange {
   std::size_t first = 0, count = 0;  // elements
 };
@@ -108,15 +95,19 @@ class RankBuffers {
     inCount_ = count_ * inSlices;
     outCount_ = count_ * outSlices;
     auto const larger = std::max(inCount_, outCount_) + guardBytes / sizeof(T);
-    bool const multicast = wantsMulticast(communicator, program_);
-    auto const kind = multicast ? MemoryKind::shareable : MemoryKind::standard;
-    memory_[0] = GpuBuffer<T>(communicator.device(), larger, kind);
+    auto const make = [&](int which, dsl::BufferKind buffer) {
+      auto& memory = memory_[which];
+      bool const multicast = plan.windowUse(communicator, buffer, nullptr) == WindowUse::multicast;
+      memory = GpuBuffer<T>(communicator.device(), larger, multicast ? MemoryKind::shareable : MemoryKind::standard);
+      windows_.emplace_back(communicator, memory.data(), memory.bytes(), std::vector<int>{},
+                            plan.windowUse(communicator, buffer, memory.data()));
+    };
+    // The one buffer of a program in place goes by the name of the larger.
+    make(0, program_.inPlace && inCount_ <= outCount_ ? dsl::BufferKind::output : dsl::BufferKind::input);
     in_ = out_ = memory_[0].data();
-    windows_.emplace_back(communicator, memory_[0].data(), memory_[0].bytes(), std::vector<int>{}, multicast);
     if (!program_.inPlace) {
-      memory_[1] = GpuBuffer<T>(communicator.device(), larger, kind);
+      make(1, dsl::BufferKind::output);
       out_ = memory_[1].data();
-      windows_.emplace_back(communicator, memory_[1].data(), memory_[1].bytes(), std::vector<int>{}, multicast);
     } else if (inCount_ != outCount_) {
       (inCount_ < outCount_ ? in_ : out_) += static_cast<std::size_t>(communicator.rank()) * count_;
     }
@@ -234,43 +225,115 @@ ReduceOp operationOf(dsl::Program const& program) {
   return ReduceOp::none;
 }
 
-PlanRunResult runPlan(dsl::ExecutionPlan const& plan, PlanRun const& run) {
-  using Clock = std::chrono::steady_clock;
+namespace {
+
+// As the benchmark's table has it.
+bench::Row rowOf(dsl::ExecutionPlan const& plan, PlanRun const& run, LaunchShape const& shape) {
+  auto const& collective = plan.program().collective;
+  bench::Row row;
+  row.item.plan = plan.program().name.str();
+  row.item.type = run.type;
+  row.item.operation = run.op;
+  row.item.slots = std::max(collective.inputSlices(), collective.outputSlices());
+  row.item.count = run.bytes / bytesOf(run.type) / static_cast<unsigned>(row.item.slots);
+  row.item.inPlace = plan.program().inPlace;
+  row.item.launch = KernelLaunch{.shape = shape};
+  row.item.operations = run.operations;
+  row.item.replays = run.replays;
+  switch (collective.kind) {
+    case dsl::CollectiveKind::allGather:
+      row.item.collective = Collective::allGather;
+      break;
+    case dsl::CollectiveKind::allReduce:
+      row.item.collective = Collective::allReduce;
+      break;
+    case dsl::CollectiveKind::reduceScatter:
+      row.item.collective = Collective::reduceScatter;
+      break;
+    case dsl::CollectiveKind::allToAll:
+      row.item.collective = Collective::allToAll;
+      break;
+    case dsl::CollectiveKind::sendReceive:
+      row.item.collective = Collective::sendRecv;
+      break;
+    case dsl::CollectiveKind::custom:
+      row.item.ofItsOwn = true;
+      break;
+  }
+  return row;
+}
+
+// One rank's part of it; ranks of one process share `result`.
+template <Number T>
+void runRank(Communicator& communicator, dsl::ExecutionPlan const& plan, PlanRun const& run, PlanRunResult& result,
+             std::mutex& mutex) {
+  auto& machine = *bench::machine(run.device);
+  machine.use(communicator.device());
   auto const& collective = plan.program().collective;
   auto const message = run.bytes / static_cast<unsigned>(std::max(collective.inputSlices(), collective.outputSlices()));
+  Stream const stream(communicator.device());
+  dsl::PlanExecutor const executor(communicator, plan, message);
+  RankBuffers<T> buffers(communicator, plan, run);
+  PlanRunResult own;
+  // All ranks' buffers are ready before the first kernel, and read before they are filled again.
+  auto const together = [&] { communicator.bootstrap()->barrier(); };
+  auto const checkedCall = [&](std::uint64_t seed) {
+    buffers.prepare(seed);
+    together();
+    executor.execute(stream, buffers.call());
+    communicator.synchronize(stream);
+    together();
+    buffers.compare(seed, own);
+  };
+  checkedCall(run.seed);
+  together();
+  bool const graph = run.launch == bench::LaunchMode::graph;
+  auto const timer = graph ? machine.makeTimer(stream) : bench::makeLoopTimer(machine.warmUps());
+  auto seconds = timer->measure({.restore = [&] { buffers.prepare(run.seed); },
+                                 .operate = [&](int, bool) { executor.execute(stream, buffers.call()); },
+                                 .operations = run.operations,
+                                 .together = together,
+                                 .synchronize = [&] { communicator.synchronize(stream); }},
+                                run.replays);
+  for (double& one : seconds) one = bench::largest(communicator, one);
+  checkedCall(run.seed + 1);
+  auto const compared = bench::total(communicator, own.compared), wrong = bench::total(communicator, own.wrong);
+  bool const shares = bench::largest(communicator, communicator.ranksPerDevice()) > 1;
+  together();
+
+  std::lock_guard lock(mutex);
+  result.findings.insert(result.findings.end(), own.findings.begin(), own.findings.end());
+  result.compared = compared;
+  result.wrong = wrong;
+  auto row = rowOf(plan, run, executor.context().launchShape(message));
+  row.median = bench::quantile(seconds, 0.5);
+  row.p99 = bench::quantile(seconds, 0.99);
+  row.algorithmBandwidth = row.median > 0 ? static_cast<double>(row.item.bytes()) / row.median : 0;
+  auto const factor = row.item.ofItsOwn ? 1 : bench::busFactor(row.item.collective, communicator.size());
+  row.busBandwidth = row.algorithmBandwidth * factor;
+  if (compared != 0) row.wrong = wrong;
+  result.report.rows = {row};
+  result.report.ranks = communicator.size();
+  result.report.launch = graph && machine.makesGraphs() ? bench::LaunchMode::graph : bench::LaunchMode::eager;
+  result.report.shared = shares;
+  result.report.note = machine.note();
+}
+
+}  // namespace
+
+PlanRunResult runPlan(dsl::ExecutionPlan const& plan, PlanRun const& run, LaunchInfo const& launch) {
   PlanRunResult result;
   std::mutex mutex;
-  runRanks(run.device, plan.program().size(), [&](Communicator& communicator) {
-    withDataType(run.type, [&]<class T>(std::type_identity<T>) {
-      Stream const stream(communicator.device());
-      dsl::PlanExecutor const executor(communicator, plan, message);
-      RankBuffers<T> buffers(communicator, plan, run);
-      // All ranks' buffers are ready before the first kernel, and read before they are filled again.
-      auto const together = [&] { communicator.bootstrap()->barrier(); };
-      auto const checkedCall = [&](std::uint64_t seed) {
-        buffers.prepare(seed);
-        together();
-        executor.execute(stream, buffers.call());
-        communicator.synchronize(stream);
-        together();
-        std::lock_guard lock(mutex);
-        buffers.compare(seed, result);
-      };
-      checkedCall(run.seed);
-      together();
-      auto const begin = Clock::now();
-      for (int i = 0; i < run.iterations; ++i) executor.execute(stream, buffers.call());
-      communicator.synchronize(stream);
-      auto const seconds = std::chrono::duration<double>(Clock::now() - begin).count() / run.iterations;
-      {
-        std::lock_guard lock(mutex);
-        result.seconds = std::max(result.seconds, seconds);
-      }
-      together();
-      checkedCall(run.seed + 1);
-      together();
-    });
-  });
+  auto const rankMain = [&](Communicator& communicator) {
+    withDataType(run.type, [&]<class T>(std::type_identity<T>) { runRank<T>(communicator, plan, run, result, mutex); });
+  };
+  if (launch.size > 1) {
+    Communicator communicator(bootstrapFromEnvironment(),
+                              Device{run.device, launch.localRank % Device::count(run.device)});
+    rankMain(communicator);
+  } else {
+    runRanks(devicesInTurn(run.device, plan.program().size()), rankMain);
+  }
   return result;
 }
 

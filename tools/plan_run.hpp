@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs a plan on ranks of this process, GPUs or simulated ones, and compares every element that its collective demands
-// with what must come out, before and after the calls that are timed.
+// Runs a plan on GPUs or simulated ones and compares every element that its collective demands with what must come out,
+// before and after the calls that are timed, as the benchmark times them. The ranks are threads of this process, or
+// processes that a launcher started, each of which makes the call; on several hosts too.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,8 @@
 
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/dsl/execution_plan.hpp"
+#include "mscclpp/host/launcher.hpp"
+#include "report/report.hpp"
 
 namespace mscclpp::tools {
 
@@ -18,15 +21,17 @@ struct PlanRun {
   std::uint64_t bytes;  // of a rank's larger buffer
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
-  int iterations = 1;  // timed ones
+  bench::LaunchMode launch = bench::LaunchMode::graph;
+  int operations = 1;  // timed ones, of one replay
+  int replays = 1;
   std::uint64_t seed = 1;
 };
 
 struct PlanRunResult {
   std::uint64_t compared = 0;  // elements, of all ranks and both calls
   std::uint64_t wrong = 0;
-  std::vector<std::string> findings;  // the first wrong element of each rank, in words
-  double seconds = 0;                 // a call, on the slowest rank
+  std::vector<std::string> findings;  // the first wrong element of each rank of this process, in words
+  bench::Report report;               // of one row
 };
 
 // Bytes of the larger buffer are multiples of this.
@@ -34,7 +39,7 @@ std::uint64_t granularityOf(dsl::ExecutionPlan const& plan, DataType type);
 // What the plan's steps do; none where they only move data.
 ReduceOp operationOf(dsl::Program const& program);
 
-// Throws Error where the call does not fit the plan or a rank fails. There are as many devices as ranks.
-PlanRunResult runPlan(dsl::ExecutionPlan const& plan, PlanRun const& run);
+// Throws Error where the call does not fit the plan or a rank fails, here or in another process.
+PlanRunResult runPlan(dsl::ExecutionPlan const& plan, PlanRun const& run, LaunchInfo const& launch);
 
 }  // namespace mscclpp::tools

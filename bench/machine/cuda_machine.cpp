@@ -118,6 +118,7 @@ class CudaMachine final : public Machine {
   std::unique_ptr<Timer> makeTimer(Stream const& stream, int leads) const override {
     return std::make_unique<GraphTimer>(static_cast<cudaStream_t>(stream.native()), leads);
   }
+  bool makesGraphs() const override { return true; }
   int warmUps() const override { return repetitionsAhead; }
   std::function<void()> bareLaunch(Stream const& stream, LaunchShape const& shape) const override {
     return makeBareLaunch(stream, shape);

@@ -26,6 +26,8 @@ class Machine {
   virtual void use(Device device) = 0;
   // Of what runs in the stream; with as many leading operations in each graph, where it makes graphs.
   virtual std::unique_ptr<Timer> makeTimer(Stream const& stream, int leads = leadOperations) const = 0;
+  // Whether those time graphs.
+  virtual bool makesGraphs() const { return false; }
   // Repetitions that do not count, where timers are the processor's.
   virtual int warmUps() const = 0;
   // Puts an empty kernel of this shape into the stream, by nothing but the machine's own call; empty where there is no

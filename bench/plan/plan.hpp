@@ -25,6 +25,9 @@ struct Case {
   int slots = 1;          // of the larger buffer
   Contender contender = Contender::own;
   bool inPlace = false;
+  // Of an execution plan, which is no algorithm: its name, and whether its collective is none of the library's.
+  std::string plan{};
+  bool ofItsOwn = false;
   // Ours only:
   std::shared_ptr<Algorithm const> by{};
   std::optional<KernelLaunch> launch{};  // nothing where the algorithm starts its kernel by itself
@@ -42,7 +45,8 @@ struct Case {
   std::uint64_t elements() const { return std::uint64_t{count} * static_cast<std::uint64_t>(slots); }
   // Of the larger buffer.
   std::uint64_t bytes() const { return elements() * bytesOf(type); }
-  std::string algorithm() const { return own() ? by->name() : std::string(nameOf(contender)); }
+  std::string algorithm() const { return !plan.empty() ? plan : own() ? by->name() : std::string(nameOf(contender)); }
+  std::string_view called() const { return ofItsOwn ? "custom" : nameOf(collective); }
   // "allreduce/oneshot_ll128/bfloat16/sum/1024"
   std::string name() const;
   // The same without the algorithm: what can be compared.

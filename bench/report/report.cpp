@@ -97,7 +97,7 @@ std::vector<std::string_view> Report::titles() const {
 std::vector<std::string> Report::cellsOf(Row const& row) const {
   auto const& item = row.item;
   std::vector<std::string> cells{
-      std::string(nameOf(item.collective)),
+      std::string(item.called()),
       formatBytes(item.bytes()),
       std::string(nameOf(item.type)),
       item.operation == ReduceOp::none ? "-" : std::string(nameOf(item.operation)),
@@ -138,7 +138,7 @@ std::string Report::json() const {
   for (auto const& row : rows) {
     nlohmann::ordered_json entry;
     entry["name"] = row.item.name();
-    entry["collective"] = nameOf(row.item.collective);
+    entry["collective"] = row.item.called();
     entry["algorithm"] = row.item.algorithm();
     if (!row.item.own()) entry["peer"] = nameOf(row.item.contender);
     entry["dtype"] = nameOf(row.item.type);

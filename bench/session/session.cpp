@@ -311,7 +311,7 @@ struct Session::Impl {
         rank.buffers[i] = DeviceMemory(rank.device(), room, multicast ? MemoryKind::shareable : MemoryKind::standard);
         if (windows) {
           rank.windows[i].emplace(*rank.communicator, rank.buffers[i].data(), rank.buffers[i].bytes(),
-                                  std::vector<int>{}, multicast);
+                                  std::vector<int>{}, multicast ? WindowUse::multicast : WindowUse::threads);
         }
       }
       while (rank.sideStreams.size() < sideStreams) rank.sideStreams.emplace_back(rank.device());

@@ -8,7 +8,9 @@
 #include "dsl/start_plan.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
+#include "mscclpp/dsl/passes/promote.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
+#include "mscclpp/host/multicast.hpp"
 
 namespace mscclpp::dsl {
 
@@ -16,7 +18,7 @@ ExecutionPlan ExecutionPlan::load(std::string const& path) {
   return ExecutionPlan(programFromJson(readFile(path, fmt::format("plan {}", path)), path));
 }
 
-ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), verdict_(verify(program_)) {
+ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), verdict_(prove(program_)) {
   if (!verdict_.right()) {
     fail(ErrorCode::invalidUsage, "plan '{}' is wrong: {}", program_.name.str(), verdict_.diagnostic.str());
   }
@@ -29,7 +31,9 @@ ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), ve
           for (auto const& chunks : *operands) {
             auto const buffer = program_.canonical(chunks).buffer;
             bool const windowed = chunks.rank != rank || step.link == ChannelKind::port;
-            if (windowed && buffer != BufferKind::scratch) remote_[static_cast<int>(buffer)] = true;
+            if (buffer == BufferKind::scratch) continue;
+            remote_[static_cast<int>(buffer)] |= windowed;
+            switched_[static_cast<int>(buffer)] |= step.link == ChannelKind::switched;
           }
         }
       }
@@ -38,6 +42,14 @@ ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), ve
   auto made = program_;
   coarsen(made);
   wholeMessage_ = std::uint64_t{16} * static_cast<unsigned>(shapeOf(made, true).longestOf);
+}
+
+WindowUse ExecutionPlan::windowUse(Communicator const& communicator, BufferKind buffer, void const* memory) const {
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    if (!communicator.reaches(rank)) return WindowUse::proxies;
+  }
+  bool const multicast = switched_[static_cast<int>(buffer)] && canMulticast(communicator, memory);
+  return multicast ? WindowUse::multicast : WindowUse::threads;
 }
 
 std::string ExecutionPlan::refusal(int rank, PlanExecution const& call) const {

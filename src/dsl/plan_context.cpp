@@ -9,6 +9,8 @@
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
+#include "mscclpp/dsl/passes/promote.hpp"
+#include "mscclpp/host/multicast.hpp"
 
 namespace mscclpp::dsl {
 namespace {
@@ -78,18 +80,23 @@ Widest widestOf(Program const& program) {
   return widest;
 }
 
-bool allHaveMulticast(Communicator const& communicator) {
-  std::vector<std::uint8_t> can(static_cast<std::size_t>(communicator.size()));
-  can[static_cast<std::size_t>(communicator.rank())] = isNvlsSupported(communicator.device());
-  communicator.setup()->allGather(can.data(), sizeof can[0]);
-  return std::find(can.begin(), can.end(), std::uint8_t{0}) == can.end();
+Verdict verdictOn(Program program) { return prove(program); }
+
+void requireReach(Communicator const& communicator, Program const& program) {
+  int const rank = communicator.rank();
+  for (auto const& channel : program.ranks[static_cast<std::size_t>(rank)].channels) {
+    if (channel.kind != ChannelKind::memory || communicator.reaches(channel.peer)) continue;
+    fail(ErrorCode::unsupported,
+         "rank {}: program '{}' has a memory channel to rank {}, which is on another host; use a port channel there",
+         rank, program.name.str(), channel.peer);
+  }
 }
 
 }  // namespace
 
 PlanContext::PlanContext(Communicator const& communicator, Program const& program, std::uint64_t maxBytes,
                          StepForm form)
-    : PlanContext(communicator, program, verify(program), maxBytes, form) {}
+    : PlanContext(communicator, program, verdictOn(program), maxBytes, form) {}
 
 PlanContext::PlanContext(Communicator const& communicator, Program const& program, Verdict const& verdict,
                          std::uint64_t maxBytes, StepForm form)
@@ -107,6 +114,7 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
     fail(ErrorCode::invalidUsage, "rank {}: a context of program '{}' for messages of {} bytes; {} are possible", rank,
          program.name.str(), maxBytes, largestMessage);
   }
+  requireReach(communicator, program);
   // As kernels have it.
   auto made = program;
   markConclusions(made, verdict.reductions);
@@ -140,6 +148,10 @@ LaunchShape PlanContext::launchShape(std::uint64_t bytes) const noexcept {
   return shape;
 }
 
+void PlanContext::stopPorts() const noexcept {
+  if (ports_) ports_->stop();
+}
+
 void PlanContext::share(Communicator const& communicator, Program const& program) {
   auto const at = layoutOf(program, handle_.shape, maxBytes_);
   auto const chunk = longestChunk(maxBytes_, handle_.shape.longestOf);
@@ -155,7 +167,7 @@ void PlanContext::share(Communicator const& communicator, Program const& program
          "a smaller message",
          handle_.rank, program.name.str(), at.bytes - at.scratch, maxBytes_, largestScratch);
   }
-  bool const multicast = wantsMulticastScratch(program) && allHaveMulticast(communicator);
+  bool const multicast = wantsMulticastScratch(program) && canMulticast(communicator);
   shared_ = DeviceMemory(communicator.device(), at.bytes, multicast ? MemoryKind::shareable : MemoryKind::standard);
   bool const ports = usesPorts(program);
   mapped_ = communicator.exchangeMemory(
@@ -228,11 +240,6 @@ void PlanContext::makeCounters(Communicator const& communicator, Program const& 
     if (mine.channels[c].kind != ChannelKind::memory) {
       list.push_back({});
       continue;
-    }
-    if (!communicator.reaches(peer)) {
-      fail(ErrorCode::unsupported,
-           "rank {}: program '{}' has a memory channel to rank {}, which is on another host; use a port channel there",
-           handle_.rank, program.name.str(), peer);
     }
     int const pair = pairs[c];
     auto const word = [&](int rank, int channel) {

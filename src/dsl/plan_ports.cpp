@@ -11,8 +11,10 @@
 namespace mscclpp::dsl {
 namespace {
 
+// Memory on other hosts has no address here to be known by.
 bool sameMemory(layout::WindowHandle const& a, layout::WindowHandle const& b) {
-  return a.size == b.size && a.bytes == b.bytes && std::equal(a.bases, a.bases + a.size, b.bases);
+  return a.size == b.size && a.bytes == b.bytes && std::equal(a.bases, a.bases + a.size, b.bases) &&
+         std::find(a.bases, a.bases + a.size, nullptr) == a.bases + a.size;
 }
 
 }  // namespace
@@ -71,13 +73,13 @@ MemoryId PlanPorts::add(std::vector<RegisteredMemory> const& memories) {
 MemoryId PlanPorts::ofWindow(MemoryWindow const& window) {
   auto const& handle = window.deviceHandle();
   for (auto const& known : windows_) {
-    if (sameMemory(known.window, handle)) return known.first;
+    if (known.id == window.id() || sameMemory(known.window, handle)) return known.first;
   }
   if (handle.size != ranks_) {
     fail(ErrorCode::invalidUsage, "rank {}: a window of {} ranks for a program of {}; make it of all ranks", rank_,
          handle.size, ranks_);
   }
-  windows_.push_back({handle, add(window.memories())});
+  windows_.push_back({window.id(), handle, add(window.memories())});
   return windows_.back().first;
 }
 

@@ -22,12 +22,14 @@ class PlanPorts {
   }
   // Numbers of rank 0's memory; the other ranks' follow.
   MemoryId shared() const noexcept { return shared_; }
+  void stop() noexcept { service_.stopProxy(); }
   MemoryId ofWindow(MemoryWindow const& window);
 
  private:
   MemoryId add(std::vector<RegisteredMemory> const& memories);
 
   struct KnownWindow {
+    std::uint64_t id;
     layout::WindowHandle window;
     MemoryId first;
   };

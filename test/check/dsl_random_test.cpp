@@ -14,22 +14,14 @@
 #include <string>
 #include <vector>
 
-#include "check/explore_ranks.hpp"
+#include "check/explore_program.hpp"
 #include "dsl/channel_programs.hpp"
 #include "dsl/programs.hpp"
-#include "mscclpp/dsl/kernel.hpp"
-#include "mscclpp/dsl/plan_context.hpp"
-#include "mscclpp/host/memory_window.hpp"
 
 using namespace check_test;
 using namespace dsl_test;
 
 namespace {
-
-using Word = std::uint32_t;
-constexpr unsigned threads = 64;
-constexpr std::size_t chunkWords = 8 * threads;  // all threads have a part of every turn's chunk
-constexpr int calls = 3;
 
 int programCount() {
   auto const* const text = std::getenv("MSCCLPP_DSL_PROGRAMS");
@@ -111,99 +103,6 @@ bool isRule(std::string const& diagnostic) {
     if (diagnostic.find(part) != std::string::npos && diagnostic.find("dead-lock") == std::string::npos) return true;
   }
   return false;
-}
-
-// ---- on the simulated machine ---------------------------------------------------------------------------------------
-
-MSCCLPP_DEVICE Word inputWord(int rank, int call, std::size_t i) {
-  return static_cast<Word>(1000 * (call + 1) + 100 * rank + static_cast<int>(i / chunkWords));
-}
-
-struct CallerWrites {
-  MSCCLPP_DEVICE void operator()(Word* in, std::size_t inWords, Word* out, std::size_t outWords, int rank,
-                                 int call) const {
-    for (std::size_t i = thisBlock().rank(); i < outWords; i += threads) out[i] = 7;
-    thisBlock().sync();
-    for (std::size_t i = thisBlock().rank(); i < inWords; i += threads) in[i] = inputWord(rank, call, i);
-  }
-};
-
-struct CallerReads {
-  MSCCLPP_DEVICE void operator()(Word const* out, Word const* expected, std::size_t words) const {
-    for (std::size_t i = thisBlock().rank(); i < words; i += threads) {
-      if (out[i] != expected[i]) arch::trap("a wrong result");
-    }
-  }
-};
-
-struct PlanKernel {
-  MSCCLPP_DEVICE void operator()(Word const* in, Word* out, std::size_t count, layout::PlanHandle const& plan,
-                                 layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) const {
-    dsl_impl::PlanRunner<Word, Sum, LL16> runner(plan, inWindow, outWindow, {in, out, count});
-    dsl_impl::runTable(runner, plan);
-    runner.finish();
-  }
-};
-
-// Result of one call; chunks are all equally long.
-std::vector<Word> expectedWords(dsl::Program const& program, int rank, int call) {
-  std::vector<Word> words;
-  for (int chunk = 0; chunk < program.collective.outputChunks(); ++chunk) {
-    Word total = 0;
-    for (auto const& each : dsl::demanded(program, rank, chunk)) {
-      total += inputWord(each.rank, call, static_cast<std::size_t>(each.chunk) * chunkWords);
-    }
-    words.insert(words.end(), chunkWords, total);
-  }
-  return words;
-}
-
-void runRank(Rank& rank, dsl::Program const& program, dsl::Verdict const& verdict) {
-  auto const& c = program.collective;
-  auto const inWords = static_cast<std::size_t>(c.inputChunks()) * chunkWords;
-  auto const outWords = static_cast<std::size_t>(c.outputChunks()) * chunkWords;
-  auto const count = static_cast<std::size_t>(c.inputPerSlice()) * chunkWords;
-  dsl::PlanContext const context(rank.communicator, program, verdict, count * sizeof(Word));
-  auto const larger = std::max(inWords, outWords);
-  GpuBuffer<Word> const in(rank.device, larger, MemoryKind::shareable),
-      other(rank.device, larger, MemoryKind::shareable);
-  GpuBuffer<Word> const expected(rank.device, outWords * calls);
-  auto const& out = program.inPlace ? in : other;
-  MemoryWindow const inWindow(rank.communicator, in.data(), in.bytes(), {}, true);
-  MemoryWindow const outWindow(rank.communicator, out.data(), out.bytes(), {}, true);
-  auto* const inAt =
-      in.data() + (program.inPlace && inWords < outWords ? static_cast<std::size_t>(rank.rank) * inWords : 0);
-  for (int call = 0; call < calls; ++call) {
-    copyToDevice(expected, std::span<Word const>(expectedWords(program, rank.rank, call)),
-                 static_cast<std::size_t>(call) * outWords);
-  }
-  for (int call = 0; call < calls; ++call) {
-    launch(rank.stream, {.blocks = 1, .threads = threads}, CallerWrites{}, inAt, inWords, out.data(), outWords,
-           rank.rank, call);
-    launch(rank.stream, {.blocks = context.launchShape().blocks, .threads = threads}, PlanKernel{}, inAt, out.data(),
-           count, context.deviceHandle(&inWindow, &outWindow), inWindow.deviceHandle(), outWindow.deviceHandle());
-    launch(rank.stream, {.blocks = 1, .threads = threads}, CallerReads{}, out.data(),
-           expected.data() + static_cast<std::size_t>(call) * outWords, outWords);
-  }
-  rank.synchronize();
-}
-
-sim::ExploreResult exploreProgram(dsl::Program const& program, sim::Strategy strategy, int schedules,
-                                  std::uint64_t seed) {
-  dsl::Verdict pretended;  // also those that are wrong shall run
-  std::size_t steps = 0;
-  for (auto const& rank : program.ranks) {
-    for (auto const& block : rank.blocks) steps += block.steps.size();
-  }
-  pretended.reductions.resize(steps);
-  return exploreRanks({.ranks = program.size()}, [&](Rank& rank) { runRank(rank, program, pretended); },
-                      {.strategy = strategy,
-                       .schedules = schedules,
-                       .seed = seed,
-                       .preemption = 0.1,
-                       .maxFindings = 1,
-                       .stopAtFirst = true,
-                       .shrink = false});
 }
 
 }  // namespace

@@ -76,6 +76,62 @@ struct PortPipeline {
   }
 };
 
+// ---- two hosts of two ranks each: memory channels within, ports between --------------------------------------------
+
+// Each rank reduces one half within its host, exchanges it with its like on the other host, and hands the result on.
+struct TwoHostsAllReduce {
+  static constexpr dsl::Spec spec{.name = "two_hosts_allreduce",
+                                  .collective = dsl::allReduce(4),
+                                  .inPlace = true,
+                                  .protocol = dsl::Protocol::lowLatency,
+                                  .doubleScratch = true,
+                                  .threads = 64};
+  static constexpr void define(dsl::Builder& p) {
+    std::vector<dsl::BufferRef> scratch;
+    for (int rank = 0; rank < 4; ++rank) scratch.push_back(p.rank(rank).scratch(8));
+    constexpr int fromNeighbour = 0, toSend = 2, fromOther = 4, results = 6;
+    for (int rank = 0; rank < 4; ++rank) {
+      auto const self = p.rank(rank);
+      auto const& mine = scratch[static_cast<std::size_t>(rank)];
+      int const neighbour = rank ^ 1, other = rank ^ 2, own = rank % 2 * 2, theirs = 2 - own;
+      auto within = p.memoryChannel(neighbour, rank);
+      auto between = p.portChannel(other, rank);
+      within.putPackets(scratch[static_cast<std::size_t>(neighbour)](fromNeighbour, 2), self.input()(theirs, 2));
+      self.reducePackets(self.output()(own, 2), self.input()(own, 2), {mine(fromNeighbour, 2)});
+      self.copyPackets(mine(toSend, 2), self.output()(own, 2));
+      between.putPackets(scratch[static_cast<std::size_t>(other)](fromOther, 2), mine(toSend, 2));
+      self.reducePackets(self.output()(own, 2), self.output()(own, 2), {mine(fromOther, 2)});
+      within.putPackets(scratch[static_cast<std::size_t>(neighbour)](results, 2), self.output()(own, 2));
+      self.unpackPackets(self.output()(theirs, 2), mine(results, 2));
+    }
+  }
+};
+
+// From input to output, without scratch: to the other host first, then to the neighbour what came from there.
+struct TwoHostsAllGather {
+  static constexpr dsl::Spec spec{.name = "two_hosts_allgather", .collective = dsl::allGather(4), .threads = 64};
+  static constexpr void define(dsl::Builder& p) {
+    for (int rank = 0; rank < 4; ++rank) {
+      auto const self = p.rank(rank);
+      int const neighbour = rank ^ 1, other = rank ^ 2;
+      auto within = p.memoryChannel(neighbour, rank);
+      auto between = p.portChannel(other, rank);
+      auto const input = self.input()[0];
+      between.signal();
+      within.signal({.relaxed = true});
+      between.wait();
+      between.putWithSignalAndFlush(p.rank(other).output()[rank], input);
+      within.wait({.relaxed = true, .dataSync = dsl::after});
+      within.put(p.rank(neighbour).output()[rank], input);
+      self.copy(self.output()[rank], input);
+      between.wait({.dataSync = dsl::after});
+      within.put(p.rank(neighbour).output()[other], self.output()[other]);
+      within.signal();
+      within.wait();
+    }
+  }
+};
+
 // ---- switch channels ------------------------------------------------------------------------------------------------
 
 // All ranks have begun, or are done with what comes before: each pair meets.
@@ -85,8 +141,9 @@ constexpr void meet(std::vector<dsl::MemoryChannelRef> const& channels, bool rel
   for (auto const& channel : channels) channel.wait({.relaxed = relaxed, .dataSync = dsl::after});
 }
 
-// Each rank has the switch reduce its part of everybody's buffer, and write the result into everybody's. In place.
-template <int Ranks>
+// Each rank has the switch reduce its part of everybody's buffer, and write the result into everybody's. In place. With
+// relaxed signals and waits at its end as well, it is right only when those are made ordered ones.
+template <int Ranks, bool RelaxedEnd = false>
 struct SwitchAllReduce {
   static constexpr dsl::Spec spec{
       .name = "switch_allreduce", .collective = dsl::allReduce(Ranks), .inPlace = true, .threads = 64};
@@ -101,7 +158,7 @@ struct SwitchAllReduce {
       meet<Ranks>(channels, true);
       port.reduce(p.rank(rank).output()[rank], rank, 1);
       port.broadcast(rank, p.rank(rank).output()[rank]);
-      meet<Ranks>(channels, false);
+      meet<Ranks>(channels, RelaxedEnd);
     }
   }
 };

@@ -38,6 +38,11 @@ TEST_CASE("packets that proxies move") {
 
 TEST_CASE("puts in turns, beside memory channels") { checkBoth<PortPipeline>({.counts = {1000, 3, 64}}); }
 
+TEST_CASE("two hosts' programs on one host") {
+  checkBoth<TwoHostsAllReduce>();
+  checkBoth<TwoHostsAllGather>();
+}
+
 TEST_CASE("a port that moves data of no window says so") {
   if (!canRun(2)) return;
   auto const program = dsl::build<PortAllGather<2>>();
@@ -52,22 +57,69 @@ TEST_CASE("a port that moves data of no window says so") {
 }
 
 #if !defined(__CUDACC__)
-TEST_CASE("packets between hosts") {
+namespace {
+
+// On so many hosts of the simulated machine.
+template <class P>
+void checkBetweenHosts(int perHost, RunCase const& test = {}) {
+  auto const ranks = dsl::build<P>().size();
+  sim::install({.devices = ranks, .devicesPerNode = perHost});
+  checkBoth<P>(test);
+  sim::install({.devices = 2});
+}
+
+}  // namespace
+
+TEST_CASE("packets between hosts") { checkBetweenHosts<PortPackets>(1); }
+
+TEST_CASE("from input to output between hosts") {
+  checkBetweenHosts<PortAllGather<2>>(1, {.offset = 1});
+  checkBetweenHosts<PortPipeline>(2);
+  checkBetweenHosts<TwoHostsAllGather>(2, {.counts = {1000, 3, 64}, .offset = 2, .seed = 3});
+}
+
+TEST_CASE("within hosts by memory channels, between them by ports") { checkBetweenHosts<TwoHostsAllReduce>(2); }
+
+TEST_CASE("calls with other memory between hosts are not taken for calls with what lay there before") {
   sim::install({.devices = 2, .devicesPerNode = 1});
-  dsl::ExecutionPlan const plan(asPlan<PortPackets>());
-  CHECK(!plan.needsInWindow());
+  dsl::ExecutionPlan const plan(asPlan<PortAllGather<2>>());
   forEachRank(2, [&](Rank& rank) {
-    REQUIRE(!rank.communicator.reaches(1 - rank.rank));
-    constexpr std::size_t count = 500;
+    constexpr std::size_t count = 64;
     dsl::PlanExecutor const executor(rank.communicator, plan, count * sizeof(float));
-    GpuBuffer<float> const buffer(rank.device, count);
-    copyToDevice(buffer, std::span<float const>(std::vector<float>(count, static_cast<float>(rank.rank + 1))));
-    auto* const x = buffer.data();
-    for (int call = 0; call < 3; ++call) {
-      executor.execute(rank.stream, {.in = x, .out = x, .inBytes = buffer.bytes(), .outBytes = buffer.bytes()});
-    }
-    rank.synchronize();
-    CHECK(copyToHost(buffer) == std::vector<float>(count, 12));
+    auto const call = [&](float value) {
+      // On one rank at the same address as before, on the other elsewhere.
+      GpuBuffer<float> const ahead(rank.device, rank.rank == 0 || value == 1 ? 1 : 1 << 20);
+      GpuBuffer<float> const buffer(rank.device, 2 * count);
+      MemoryWindow const window(rank.communicator, buffer.data(), buffer.bytes(), {}, WindowUse::proxies);
+      std::vector<float> values(2 * count, value + static_cast<float>(rank.rank));
+      copyToDevice(buffer, std::span<float const>(values));
+      rank.meet();
+      executor.execute(rank.stream, {.in = buffer.data() + static_cast<std::size_t>(rank.rank) * count,
+                                     .out = buffer.data(),
+                                     .inBytes = count * sizeof(float),
+                                     .outBytes = buffer.bytes(),
+                                     .inWindow = &window,
+                                     .outWindow = &window});
+      rank.synchronize();
+      for (std::size_t i = 0; i < 2 * count; ++i) values[i] = value + (i < count ? 0 : 1);
+      CHECK(copyToHost(buffer) == values);
+      rank.meet();
+    };
+    for (float const value : {1.f, 5.f, 9.f}) call(value);
+  });
+  sim::install({.devices = 2});
+}
+
+TEST_CASE("windows between hosts are for proxies only") {
+  sim::install({.devices = 2, .devicesPerNode = 1});
+  forEachRank(2, [&](Rank& rank) {
+    GpuBuffer<float> const buffer(rank.device, 64);
+    CHECK_THROWS_WITH_AS(MemoryWindow(rank.communicator, buffer.data(), buffer.bytes()),
+                         doctest::Contains("is on another host, whose memory only proxies reach: WindowUse::proxies"),
+                         Error);
+    MemoryWindow const window(rank.communicator, buffer.data(), buffer.bytes(), {}, WindowUse::proxies);
+    CHECK(window.deviceHandle().bases[1 - rank.rank] == nullptr);
+    CHECK(window.data() == reinterpret_cast<std::byte*>(buffer.data()));
   });
   sim::install({.devices = 2});
 }

@@ -101,6 +101,8 @@ void checkRankCalls(Rank& rank, dsl::Program const& program, RunCase const& test
     auto const inCount = count * slices(true), outCount = count * slices(false);
     auto const larger = std::max(inCount, outCount) + test.offset + 8;
     bool const multicast = test.multicast && isNvlsSupported(rank.device);
+    bool const hosts = !rank.communicator.reaches((rank.rank + rank.size / 2) % rank.size);
+    auto const use = hosts ? WindowUse::proxies : multicast ? WindowUse::multicast : WindowUse::threads;
     auto const memory = multicast ? MemoryKind::shareable : MemoryKind::standard;
     Call call{
         GpuBuffer<T>(rank.device, larger, memory), GpuBuffer<T>(rank.device, larger, memory), {}, nullptr, nullptr, {}};
@@ -123,8 +125,8 @@ void checkRankCalls(Rank& rank, dsl::Program const& program, RunCase const& test
         std::vector<T>(call.expected.begin() + outOffset,
                        call.expected.begin() + outOffset + static_cast<std::ptrdiff_t>(outCount)));
     std::copy(result.begin(), result.end(), call.expected.begin() + outOffset);
-    call.windows.emplace_back(rank.communicator, call.in.data(), call.in.bytes(), std::vector<int>{}, multicast);
-    call.windows.emplace_back(rank.communicator, call.out.data(), call.out.bytes(), std::vector<int>{}, multicast);
+    call.windows.emplace_back(rank.communicator, call.in.data(), call.in.bytes(), std::vector<int>{}, use);
+    call.windows.emplace_back(rank.communicator, call.out.data(), call.out.bytes(), std::vector<int>{}, use);
     calls.push_back(std::move(call));
   }
   rank.meet();

@@ -33,6 +33,13 @@ TEST_CASE("through the switch") {
   checkPlan<double>(asPlan<SwitchAllReduce<4>>(), {.counts = {5000, 3}, .multicast = true});
 }
 
+TEST_CASE("relaxed signals that hand over data") {
+  checkRun<SwitchAllReduce<4, true>>({.multicast = true});
+  auto const plan = asPlan<SwitchAllReduce<4, true>>();
+  CHECK(!dsl::verify(plan).right());
+  checkPlan<float>(plan, {.multicast = true});
+}
+
 TEST_CASE("scratch that the switch reads and writes") { checkBoth<SwitchScratch>(); }
 
 TEST_CASE("what the switch lacks goes by plain accesses") {
@@ -53,8 +60,8 @@ TEST_CASE("it is the switch that is asked") {
         other(rank.device, count, MemoryKind::shareable);
     copyToDevice(one, std::span<float const>(std::vector<float>(count, 1)));
     copyToDevice(other, std::span<float const>(std::vector<float>(count, 5)));
-    MemoryWindow const window(rank.communicator, one.data(), one.bytes(), {}, true);
-    MemoryWindow const elsewhere(rank.communicator, other.data(), other.bytes(), {}, true);
+    MemoryWindow const window(rank.communicator, one.data(), one.bytes(), {}, WindowUse::multicast);
+    MemoryWindow const elsewhere(rank.communicator, other.data(), other.bytes(), {}, WindowUse::multicast);
     auto mixed = window.deviceHandle();
     mixed.multicast = elsewhere.deviceHandle().multicast;
     auto const context = dsl::makeContext<SwitchAllReduce<2>>(rank.communicator, count * sizeof(float));

@@ -3,36 +3,15 @@
 // Wrong programs, each refused with the sentence that says what is wrong: who, which step, what is missing.
 #include <doctest/doctest.h>
 
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "mscclpp/dsl/build.hpp"
+#include "dsl/refusals.hpp"
 
-using namespace mscclpp;
-using dsl::Builder;
-using dsl::Protocol;
-using dsl::Spec;
+using namespace dsl_test;
 
 namespace {
-
-std::string diagnosticOf(Spec const& spec, std::function<void(Builder&)> const& define) {
-  Builder builder(spec);
-  define(builder);
-  return dsl::verify(dsl::finish(builder)).diagnostic.str();
-}
-
-void checkRefused(Spec const& spec, std::function<void(Builder&)> const& define, std::string const& sentence) {
-  auto const diagnostic = diagnosticOf(spec, define);
-  CHECK_MESSAGE(diagnostic.find(sentence) != std::string::npos, "expected: ", sentence,
-                "\n  got: ", diagnostic.empty() ? "accepted" : diagnostic);
-}
-
-// The two sides of a program of two ranks: what each does, by turns, with the other's number and its channel.
-void forBoth(Builder& p, std::function<void(int rank, int peer, dsl::MemoryChannelRef channel)> const& side) {
-  for (int rank = 0; rank < 2; ++rank) side(rank, 1 - rank, p.memoryChannel(1 - rank, rank));
-}
 
 std::vector<dsl::SemaphoreRef> semaphoresOf(Builder& p, int rank, int count) {
   std::vector<dsl::SemaphoreRef> all;
@@ -749,122 +728,6 @@ TEST_CASE("what packets tell") {
   };
   checkRefused(told, program(1, signalBetween, waitAndUnpack), race(1));
   checkRefused(told, program(1, signalBetween, unpackAndWait), race(1));
-}
-
-TEST_CASE("ports") {
-  auto const port = [](bool flush, bool twoParts) {
-    return [=](Builder& p) {
-      for (int rank = 0; rank < 2; ++rank) {
-        auto channel = p.portChannel(1 - rank, rank);
-        channel.signal();
-        channel.wait();
-        channel.putWithSignal(p.rank(1 - rank).output()[0], p.rank(rank).input()[0]);
-        if (flush) channel.flush();
-        channel.wait();
-        if (twoParts) channel.put(p.rank(1 - rank).output()[0], p.rank(rank).input()[0], {.group = {0, 2}});
-      }
-    };
-  };
-  CHECK(diagnosticOf(send, port(true, false)) == "");
-  // A port moves packets that lie ready: not those that nobody wrote, that are plain data, or that lack a sync.
-  auto const forward = [](bool writes, bool asPackets, bool syncs) {
-    return [=](Builder& p) {
-      dsl::BufferRef const scratch[] = {p.rank(0).scratch(2), p.rank(1).scratch(2)};
-      for (int rank = 0; rank < 2; ++rank) {
-        auto const self = p.rank(rank);
-        auto channel = p.portChannel(1 - rank, rank);
-        if (writes && asPackets) self.copyPackets(scratch[rank][1], self.input()[0]);
-        if (writes && !asPackets) self.copy(scratch[rank][1], self.input()[0]);
-        if (syncs) self.sync(0);
-        channel.putPackets(scratch[1 - rank][0], scratch[rank][1], {.dataSync = dsl::none});
-        self.unpackPackets(self.output()[0], scratch[rank][0]);
-        channel.flush();
-      }
-    };
-  };
-  constexpr Spec forwarded{.name = "forwarded",
-                           .collective = dsl::sendReceive(2),
-                           .protocol = Protocol::lowLatency,
-                           .autoSync = false,
-                           .fuse = false,
-                           .doubleScratch = true};
-  CHECK(diagnosticOf(forwarded, forward(true, true, true)) == "");
-  for (auto const& wrong : {forward(false, false, true), forward(true, false, true), forward(true, true, false)}) {
-    checkRefused(forwarded, wrong, "moves packets in scratch[1] of rank 0, which nothing orders before it");
-  }
-  // A port's signal comes behind its data, relaxed or not.
-  CHECK(diagnosticOf(send, [](Builder& p) {
-          for (int rank = 0; rank < 2; ++rank) {
-            auto channel = p.portChannel(1 - rank, rank);
-            channel.signal();
-            channel.wait();
-            channel.put(p.rank(1 - rank).output()[0], p.rank(rank).input()[0]);
-            channel.signal({.relaxed = true});
-            channel.flush();
-            channel.wait();
-          }
-        }) == "");
-  checkRefused(send, port(false, false), "the port moves data later: flush its channel between them");
-  checkRefused(send, port(true, true), "no group of blocks can share it");
-  checkRefused(
-      send,
-      [](Builder& p) {
-        auto channel = p.portChannel(1, 0);
-        p.portChannel(0, 1);
-        channel.put(p.rank(0).output()[0], p.rank(1).input()[0]);
-      },
-      "it has one source of the own rank");
-  checkRefused(
-      send,
-      [](Builder& p) {
-        auto channel = p.memoryChannel(1, 0);
-        p.memoryChannel(0, 1);
-        p.add(0, {}, {.kind = dsl::StepKind::flush, .objects = {0}});
-        channel.put(p.rank(1).output()[0], p.rank(0).input()[0]);
-      },
-      "flushes channel 0, which is no port channel");
-  checkRefused(
-      send,
-      [](Builder& p) {
-        p.memoryChannel(1, 0);
-        p.memoryChannel(0, 1);
-        p.add(0, {}, {.kind = dsl::StepKind::signal, .link = dsl::ChannelKind::port, .objects = {0}});
-      },
-      "uses channel 0 as one of another kind");
-  checkRefused(
-      Spec{.name = "three", .collective = dsl::sendReceive(3)},
-      [](Builder& p) {
-        auto channel = p.portChannel(1, 0);
-        p.portChannel(2, 0);
-        channel.put(p.rank(2).output()[0], p.rank(0).input()[0]);
-      },
-      "writes output[0] of rank 2 over a port channel to rank 1");
-}
-
-TEST_CASE("switches") {
-  auto const seed = [](bool relaxedEnd) {
-    return [=](Builder& p) {
-      auto nvls = p.switchChannel({0, 1}, dsl::BufferKind::input);
-      forBoth(p, [&](int rank, int, dsl::MemoryChannelRef channel) {
-        auto const self = p.rank(rank);
-        channel.signal({.relaxed = true});
-        channel.wait({.relaxed = true});
-        nvls.atRank(rank).reduce(self.input()[rank], rank, 1);
-        nvls.atRank(rank).broadcast(rank, self.input()[rank]);
-        channel.signal({.relaxed = relaxedEnd});
-        channel.wait({.relaxed = relaxedEnd});
-      });
-    };
-  };
-  CHECK(diagnosticOf(reduce, seed(false)) == "");
-  checkRefused(reduce, seed(true), "the relaxed signal and wait between them hand over no data");
-  checkRefused(
-      reduce,
-      [](Builder& p) {
-        auto nvls = p.switchChannel({0}, dsl::BufferKind::input);
-        nvls.atRank(1).reduce(p.rank(1).input()[0], 0, 1);
-      },
-      "a switch channel at rank 1, which is not one of its ranks");
 }
 
 TEST_CASE("bounds and use of the builder") {

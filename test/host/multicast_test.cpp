@@ -77,7 +77,7 @@ void everyWay(Communicator const& communicator) {
     if (error) CHECK_MESSAGE(mentions(error, "NVLS"), error->what());
   };
   attempt([&] { MulticastWindow const window(communicator, memory.data(), bytes); });
-  attempt([&] { MemoryWindow const window(communicator, memory.data(), bytes, {}, true); });
+  attempt([&] { MemoryWindow const window(communicator, memory.data(), bytes, {}, WindowUse::multicast); });
   attempt([&] { SwitchChannel const channel(communicator, memory.data(), bytes); });
   attempt([&] { Team const team(communicator, {.blocks = 2, .stageBytes = 4096, .multicast = 1}); });
 }

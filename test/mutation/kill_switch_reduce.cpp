@@ -38,7 +38,7 @@ TEST_CASE("the switch rounds before the epilogue, wherever it can be used") {
     GpuBuffer<BFloat16> const buffer(rank.device, count, MemoryKind::shareable);
     std::vector<BFloat16> const values(count, convertNumber<BFloat16>(rank.rank == 0 ? 1.0f : 1.0f / 512));
     copyToDevice(buffer, std::span<BFloat16 const>(values));
-    MemoryWindow const window(rank.communicator, buffer.data(), buffer.bytes(), {}, true);
+    MemoryWindow const window(rank.communicator, buffer.data(), buffer.bytes(), {}, WindowUse::multicast);
     launch(rank.stream, {.blocks = 1, .threads = 32}, EpilogueKernel{}, team.deviceHandle(), window.deviceHandle(),
            count);
     rank.synchronize();

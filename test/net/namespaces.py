@@ -4,7 +4,7 @@
 # Hosts made of network namespaces on one switch, and what peer.cpp does on them. Delay and loss, for which not every
 # kernel has the means, are tested in a guest: test/softroce/shaped.sh.
 #
-#   namespaces.py --peer=PROGRAM [CLASS...]             the tests
+#   namespaces.py --peer=PROGRAM [--plan=PROGRAM --plans=FOLDER] [CLASS...]   the tests
 #   namespaces.py --peer=PROGRAM --speed[=SECONDS]      the transport's bytes per second beside iperf3's, in turn
 #
 # Needs the rights to make namespaces (root); 77 where they are missing, which is said.
@@ -21,7 +21,14 @@ import sys
 import time
 import unittest
 
-PEER = [argument.split("=", 1)[1] for argument in sys.argv if argument.startswith("--peer=")][0]
+
+
+def option(name):
+    """What --name= says; None: it is not there."""
+    return next((argument.split("=", 1)[1] for argument in sys.argv if argument.startswith(f"--{name}=")), None)
+
+
+PEER = option("peer")
 PORT = 5000
 LIMIT = 60   # seconds that one run may take
 
@@ -201,6 +208,38 @@ class Faults(Case):
         self.assertIn("had not joined rank 0 at 10.9.0.1:5000: 1; do they run", text)
 
 
+class Plans(Case):
+    """mscclpp-plan with two processes on each of two hosts: memory channels within, ports over TCP between them."""
+
+    def check(self, name, elements, *arguments, **environment):
+        hosts = self.hosts(2)
+        plan = os.path.join(option("plans"), name)
+        ranks = [hosts.start(rank // 2, option("plan"), "run", plan, "--device=sim", *arguments,
+                             **{"MSCCLPP_RANK": str(rank), "MSCCLPP_WORLD_SIZE": "4",
+                                "MSCCLPP_LOCAL_RANK": str(rank % 2), "MSCCLPP_MASTER_ADDR": hosts.addresses[0],
+                                **environment}) for rank in range(4)]
+        results = self.finish(ranks)
+        for status, text in results:
+            self.assertEqual(status, 0, text)
+        self.assertIn(f"right: {elements} elements compared", results[0][1])
+
+    def test_packets(self):
+        self.check("two_hosts_allreduce.json", 4 * 2 * 4096, "--size=16K")
+
+    def test_from_input_to_output(self):
+        self.check("two_hosts_allgather.json", 4 * 2 * 4096, "--size=16K", "--iterations=20")
+
+    def test_a_memory_channel_between_hosts_is_refused(self):
+        hosts = self.hosts(2)
+        plan = os.path.join(option("plans"), "gather.json")
+        ranks = [hosts.start(rank, option("plan"), "run", plan, "--device=sim", MSCCLPP_RANK=str(rank),
+                             MSCCLPP_WORLD_SIZE="2", MSCCLPP_LOCAL_RANK="0", MSCCLPP_MASTER_ADDR=hosts.addresses[0])
+                 for rank in range(2)]
+        for rank, (status, text) in enumerate(self.finish(ranks)):
+            self.assertEqual(status, 2, text)
+            self.assertIn(f"has a memory channel to rank {1 - rank}, which is on another host; use a port channel", text)
+
+
 def speed(seconds):
     """Both in turn, several times, so that what else the machine does hits both."""
     iperf = shutil.which("iperf3")
@@ -237,7 +276,7 @@ if __name__ == "__main__":
     if REASON:
         print(f"skipped: {REASON}")
         sys.exit(77)
-    for option in sys.argv[1:]:
-        if option.startswith("--speed"):
-            sys.exit(speed(float(option.split("=")[1]) if "=" in option else 3))
-    unittest.main(argv=[sys.argv[0], *[argument for argument in sys.argv[1:] if not argument.startswith("--peer=")]])
+    for given in sys.argv[1:]:
+        if given.startswith("--speed"):
+            sys.exit(speed(float(given.split("=")[1]) if "=" in given else 3))
+    unittest.main(argv=[sys.argv[0], *[given for given in sys.argv[1:] if not given.startswith("--")]])

@@ -244,8 +244,9 @@ void checkCollectiveRank(Rank& rank, CollectiveCase const& test) {
     auto const result = M::template result<T>(inputs, rank.rank, test.root);
     std::copy(result.begin(), result.end(), call.expected.begin() + static_cast<std::ptrdiff_t>(call.outAt));
     for (auto const* memory : {&call.in, &call.out}) {
-      call.windows.emplace_back(rank.communicator, memory->data(), memory->bytes(), std::vector<int>{},
-                                usesSwitch<Collective> && isDirect<Collective>);
+      call.windows.emplace_back(
+          rank.communicator, memory->data(), memory->bytes(), std::vector<int>{},
+          usesSwitch<Collective> && isDirect<Collective> ? WindowUse::multicast : WindowUse::threads);
     }
     for (int again = 0; again < 2; ++again) call.seen.push_back(buffer());
     calls.push_back(std::move(call));

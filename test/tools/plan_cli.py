@@ -3,11 +3,12 @@
 #
 # mscclpp-plan as a user runs it, on simulated GPUs.
 #
-#   plan_cli.py --plan=PATH --writer=PATH [unittest arguments...]
+#   plan_cli.py --plan=PATH --writer=PATH --corpus=FOLDER [unittest arguments...]
 """Tests of the command mscclpp-plan."""
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import xml.etree.ElementTree
 
 PLAN = ""
 WRITER = ""
+CORPUS = ""
 RIGHT, WRONG, BAD_USE = 0, 1, 2
 
 
@@ -59,6 +61,36 @@ class Judged(Plans):
             self.assertEqual(result.returncode, WRONG, result.stderr)
             self.assertIn("plan 'simple_allgather' is wrong: ", result.stdout)
             self.assertIn("rank 0", result.stdout)
+
+    def test_the_corpus_is_what_is_written_today(self):
+        self.assertEqual(sorted(os.listdir(CORPUS)), sorted(os.listdir(self.folder.name)))
+        for name in os.listdir(CORPUS):
+            with open(os.path.join(CORPUS, name), encoding="utf-8") as old, open(self.path(name), encoding="utf-8") as new:
+                self.assertEqual(old.read(), new.read(), f"{name}; to renew it: test_tools_write_plans test/dsl/plans")
+
+    def test_relaxed_steps_are_made_ordered_ones_where_data_need_it(self):
+        plan = self.path("relaxed.json")
+        self.assertIn("; 4 relaxed signals and waits are carried out as ordered ones", self.right("check", plan))
+        out = self.right("describe", plan)
+        self.assertEqual(out.count("signal, made ordered"), 2, out)
+        self.assertEqual(out.count("wait, made ordered"), 2, out)
+        self.assertEqual(out.count("relaxed signal  "), 2, out)
+        self.right("run", plan, "--device=sim", "--size=4K")
+        for command in ("check", "describe", "run"):
+            result = self.run_command(command, plan, "--strict")
+            self.assertEqual(result.returncode, RIGHT if command == "describe" else WRONG)
+            self.assertIn("the relaxed signal and wait between them hand over no data", result.stdout)
+        self.assertNotIn("ordered", self.right("check", self.path("gather.json")))
+
+    def test_groups_that_send_to_the_next_group(self):
+        plan = self.path("pipelined.json")
+        self.right("check", plan, "--split-mask=0")
+        self.assertIn("--split-mask=3: one less than a power of two that divides the 2 ranks",
+                      self.run_command("check", plan, "--split-mask=3").stderr)
+        result = self.run_command("check", plan, "--split-mask=1")
+        self.assertEqual(result.returncode, WRONG)
+        self.assertIn("ends with input[0] of rank 1, which does not belong there", result.stdout)
+        self.refused("--split-mask=1: one less than", "check", self.path("gather.json"), "--split-mask=1")
 
     def test_what_is_no_plan_is_refused(self):
         self.refused("nowhere.json: it cannot be read", "check", self.path("nowhere.json"))
@@ -126,7 +158,7 @@ class Run(Plans):
     def runs(self, name, elements, *arguments):
         out = self.right("run", self.path(name), "--device=sim", *arguments)
         self.assertIn(f"right: {elements} elements compared", out)
-        self.assertIn("us a call", out)
+        self.assertIn("busbw GB/s", out)
         self.assertIn("say nothing about a GPU", out)
 
     def test_collectives(self):
@@ -144,6 +176,54 @@ class Run(Plans):
         self.runs("switch.json", 2 * 2 * 4096, "--size=4K", "--dtype=int8", "--op=avg")
         out = self.right("check", self.path("port.json"))
         self.assertIn("2 port channels", out)
+
+    def test_hosts(self):
+        for name in ("two_hosts_allreduce.json", "two_hosts_allgather.json"):
+            self.runs(name, 4 * 2 * 1024, "--size=4K", "--hosts=2")
+        self.refused("--hosts=5: the plan has 4 ranks", "run", self.path(name), "--device=sim", "--hosts=5")
+        self.refused(", which is on another host; use a port channel there", "run", self.path("gather.json"),
+                     "--hosts=2")
+
+    def test_rows_are_those_of_the_benchmark(self):
+        out = self.right("run", self.path("packets.json"), "--device=sim", "--size=4K", "--replays=3", "--launch=eager")
+        title, row = (line.split() for line in out.splitlines()[-2:])
+        self.assertEqual(title[:5], ["collective", "size", "type", "op", "algorithm"])
+        self.assertEqual(row[:5], ["allreduce", "4K", "float32", "sum", "twoshot_packets"])
+        self.assertEqual(row[-1], "0")   # wrong
+        self.assertLessEqual(float(row[9]), float(row[10]))   # median and p99
+
+    def test_one_rank(self):
+        step = {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}],
+                "dst_buff": [{"type": "o", "index": 0, "size": 1}]}
+        gpu = {"id": 0, "input_chunks": 1, "output_chunks": 1, "scratch_chunks": 0,
+               "threadblocks": [{"id": 0, "ops": [step]}]}
+        for collective in ("allgather", "allreduce", "reducescatter", "alltoall", "sendrecv"):
+            with open(self.path("alone.json"), "w", encoding="utf-8") as file:
+                json.dump({"name": "alone", "collective": collective, "protocol": "Simple", "inplace": False,
+                           "gpus": [gpu]}, file)
+            self.runs("alone.json", 2 * 1024, "--size=4K")
+
+    def test_processes(self):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MSCCLPP_")}
+        environment["MSCCLPP_SECRET"] = "of the test"
+        plan = [PLAN, "run", self.path("two_hosts_allreduce.json"), "--device=sim", "--size=4K"]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        ranks = [subprocess.Popen(plan, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  env={**environment, "MSCCLPP_RANK": str(rank), "MSCCLPP_WORLD_SIZE": "4",
+                                       "MSCCLPP_MASTER_ADDR": "127.0.0.1", "MSCCLPP_MASTER_PORT": port})
+                 for rank in range(4)]
+        texts = [rank.communicate(timeout=100)[0] for rank in ranks]
+        for rank, text in zip(ranks, texts):
+            self.assertEqual(rank.returncode, 0, text)
+        self.assertIn("4 simulated ranks, processes started by mscclpp", texts[0])
+        self.assertIn(f"right: {4 * 2 * 1024} elements compared", texts[0])
+        self.assertEqual(texts[1:], ["", "", ""])
+        environment.update({"MSCCLPP_RANK": "0", "MSCCLPP_WORLD_SIZE": "3", "MSCCLPP_MASTER_ADDR": "127.0.0.1"})
+        result = subprocess.run(plan, capture_output=True, text=True, timeout=100, env=environment, check=False)
+        self.assertEqual(result.returncode, BAD_USE)
+        self.assertIn("mscclpp started 3 ranks: the plan is for 4", result.stderr)
 
     def test_what_demands_nothing_is_run_and_not_compared(self):
         result = self.run_command("run", self.path("custom.json"), "--size=4K")
@@ -189,6 +269,8 @@ if __name__ == "__main__":
             PLAN = value
         elif name == "--writer":
             WRITER = value
+        elif name == "--corpus":
+            CORPUS = value
         else:
             rest.append(argument)
     unittest.main(argv=[sys.argv[0], *rest])

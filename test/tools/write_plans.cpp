@@ -28,6 +28,9 @@ int main(int argc, char** argv) {
   write("pipelined", dsl::build<PipelinedSendReceive>());
   write("port", dsl::build<PortAllGather<2>>());
   write("switch", dsl::build<SwitchAllReduce<2>>());
+  write("relaxed", dsl::build<SwitchAllReduce<2, true>>());
+  write("two_hosts_allreduce", dsl::build<TwoHostsAllReduce>());
+  write("two_hosts_allgather", dsl::build<TwoHostsAllGather>());
   auto wrong = gather;
   wrong.ranks[0].blocks[0].steps.pop_back();
   wrong.ranks[0].blocks[0].steps.pop_back();

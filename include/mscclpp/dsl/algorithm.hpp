@@ -93,8 +93,11 @@ std::shared_ptr<Algorithm const> algorithmOf(ExecutionPlan const& of,
   };
   functions.makeContext = [=](Communicator const& communicator, CollectiveCall const& call) -> std::shared_ptr<void> {
     auto kept = std::make_shared<KeptRun<Run>>(KeptRun<Run>{Run(communicator, *plan, largestOf(call)), {}, {}});
-    if (inWindow) kept->in.emplace(communicator, const_cast<void*>(call.in), call.inBytes);
-    if (outWindow) kept->out.emplace(communicator, call.out, call.outBytes);
+    auto const window = [&](std::optional<MemoryWindow>& made, BufferKind buffer, void* memory, std::uint64_t bytes) {
+      made.emplace(communicator, memory, bytes, std::vector<int>{}, plan->windowUse(communicator, buffer, memory));
+    };
+    if (inWindow) window(kept->in, BufferKind::input, const_cast<void*>(call.in), call.inBytes);
+    if (outWindow) window(kept->out, BufferKind::output, call.out, call.outBytes);
     return kept;
   };
   functions.run = [executionOf](std::shared_ptr<void> const& context, CollectiveCall const& call,

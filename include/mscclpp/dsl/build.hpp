@@ -20,6 +20,7 @@
 #include "mscclpp/dsl/passes/auto_sync.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
 #include "mscclpp/dsl/passes/fuse.hpp"
+#include "mscclpp/dsl/passes/promote.hpp"
 #include "mscclpp/dsl/passes/replicate.hpp"
 
 namespace mscclpp::dsl {
@@ -101,7 +102,7 @@ template <class P, ImageRoom Room>
 consteval Image<Room> imageWith() {
   Image<Room> image;
   auto program = build<P>();
-  auto const verdict = dsl::verify(program);
+  auto const verdict = dsl::prove(program);
   image.diagnosticSize =
       verdict.diagnostic.size() < image.diagnosticRoom ? verdict.diagnostic.size() : image.diagnosticRoom;
   std::copy_n(verdict.diagnostic.view().begin(), image.diagnosticSize, image.diagnostic);

@@ -48,6 +48,7 @@ class Builder {
     program_.protocol = spec.protocol;
     program_.doubleScratch = spec.doubleScratch;
     program_.reuseResources = spec.reuseResources;
+    program_.strict = spec.strict;
     program_.threads = spec.threads;
     program_.alignment = spec.alignment;
     program_.minBytes = spec.minBytes;

@@ -28,7 +28,7 @@ struct PlanExecution {
   std::uint64_t outBytes;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
-  // That hold `in` and `out` at the same place on every rank, where the plan needs them.
+  // That hold `in` and `out` at the same place on every rank, where the plan needs them: see windowUse().
   MemoryWindow const* inWindow = nullptr;
   MemoryWindow const* outWindow = nullptr;
 };
@@ -44,13 +44,15 @@ class ExecutionPlan {
   // Whether ranks touch each other's input, output, or proxies touch them: then calls need windows of them.
   bool needsInWindow() const noexcept { return remote_[0]; }
   bool needsOutWindow() const noexcept { return remote_[1]; }
+  // What a window of this memory, which is the input or the output of calls, should be made for. Collective.
+  WindowUse windowUse(Communicator const& communicator, BufferKind buffer, void const* memory) const;
   // Why rank `rank` cannot make the call by this plan, as a sentence; empty where it can. Says nothing of windows.
   std::string refusal(int rank, PlanExecution const& call) const;
 
  private:
   Program program_;
   Verdict verdict_;
-  bool remote_[2]{};
+  bool remote_[2]{}, switched_[2]{};    // by buffer
   std::vector<ReduceKind> reductions_;  // that its steps carry out, each once
   std::uint64_t wholeMessage_ = 16;     // where chunks must be equally long: what messages are multiples of
 };

@@ -48,6 +48,10 @@ class PlanContext {
   // With as many threads as serve a message of so many bytes best: a small one is faster with few.
   LaunchShape launchShape(std::uint64_t bytes) const noexcept;
   std::uint64_t maxBytes() const noexcept { return maxBytes_; }
+  // Returns when the proxy has done all that this rank's kernels, which have ended, asked for, and ends it. What a
+  // program puts into a peer's scratch and lets nobody wait for may come after the peer's kernels have ended: then all
+  // ranks stop their ports, and meet, before one destroys its context.
+  void stopPorts() const noexcept;
 
  private:
   void share(Communicator const& communicator, Program const& program);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -21,19 +22,27 @@
 
 namespace mscclpp {
 
+// Who reaches the memory of other ranks through a window.
+enum class WindowUse : std::uint8_t {
+  threads,    // kernels of ranks of one host
+  multicast,  // and multicast accesses, under the conditions of host/multicast.hpp
+  proxies,    // kernels within a host, proxies everywhere: ranks of other hosts have no address in the device handle
+};
+
 class MemoryWindow {
  public:
   // `ranks`: of the communicator, in the same order on each; a rank's place is its rank in the window, as in a Team.
-  // Empty: all. Throws invalidUsage on every member where sizes or ranks differ. `multicast`: with an address for
-  // multicast accesses as well, under the conditions of host/multicast.hpp.
+  // Empty: all. Throws invalidUsage on every member where sizes or ranks differ, unsupported where one is out of reach.
   MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks = {},
-               bool multicast = false);
+               WindowUse use = WindowUse::threads);
 
   layout::WindowHandle const& deviceHandle() const noexcept { return handle_; }
   std::byte* data() const noexcept { return handle_.bases[handle_.rank]; }
   std::size_t size() const noexcept { return handle_.bytes; }
   // By rank in the window, for proxies.
   std::vector<RegisteredMemory> const& memories() const noexcept { return mapped_; }
+  // The same of no two windows of this process.
+  std::uint64_t id() const noexcept { return id_; }
   // Whether [pointer, pointer + bytes) lies in the own memory.
   bool contains(void const* pointer, std::size_t bytes) const noexcept;
 
@@ -41,6 +50,7 @@ class MemoryWindow {
   std::vector<RegisteredMemory> mapped_;
   std::shared_ptr<void> keepAlive_;
   layout::WindowHandle handle_{};
+  std::uint64_t id_ = 0;
   std::optional<MulticastWindow> multicast_;
 };
 

@@ -30,6 +30,11 @@ bool isNvlsSupported(Device device);
 // Empty where it can; otherwise why not, and what to do about it.
 std::string whyNoMulticast(Device device);
 
+// Whether all ranks can make a MulticastWindow of this memory, all of which is theirs: none shares its device, all
+// devices can take part, and each rank's memory begins at the begin of an allocation that can be bound. Null: of memory
+// that is yet to be made. Collective.
+bool canMulticast(Communicator const& communicator, void const* memory = nullptr);
+
 struct MulticastBuffer {
   void* memory;
   std::size_t bytes;

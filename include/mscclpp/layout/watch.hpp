@@ -33,6 +33,8 @@ enum class WaitKind : std::uint32_t {
   portFlush = 13,  // this rank's proxy shall complete what channel `channel` to `peer` has posted; values are positions
   hostProxy = 14,  // a proxy of the simulated machine, for work; values are positions, `channel` is its number
   abandoned = 15,  // not a wait: `peer` has given up semaphore `channel`; `expected` is the count waited for
+  programPacket =
+      16,  // of a program, whose steps may read it again; values are flags, `channel` is a slot of the chunk
 };
 
 // What a kernel refused, as `channel` of a report of kind `misuse`.

@@ -173,8 +173,8 @@ WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std:
     if (!multicast || found->memory->deviceHandle().multicast != nullptr)
       return {&found->memory->deviceHandle(), offset};
     if (found->multicast == nullptr) {
-      found->multicast =
-          std::make_unique<MemoryWindow>(communicator_, base, found->memory->size(), std::vector<int>{}, true);
+      found->multicast = std::make_unique<MemoryWindow>(communicator_, base, found->memory->size(), std::vector<int>{},
+                                                        WindowUse::multicast);
     }
     return {&found->multicast->deviceHandle(), offset};
   }
@@ -196,9 +196,11 @@ WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std:
          "start and rank {}'s {} bytes; allocate them alike on all ranks, or leave `symmetric` out",
          rank, all[0].offset, other, all[other].offset);
   }
-  auto& made = windows_.insert(
-      base, {allocation.id, std::make_unique<MemoryWindow>(communicator_, base, common, std::vector<int>{}, multicast),
-             nullptr, capturing, 0});
+  auto& made =
+      windows_.insert(base, {allocation.id,
+                             std::make_unique<MemoryWindow>(communicator_, base, common, std::vector<int>{},
+                                                            multicast ? WindowUse::multicast : WindowUse::threads),
+                             nullptr, capturing, 0});
   return {&made.memory->deviceHandle(), offset};
 }
 

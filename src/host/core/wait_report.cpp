@@ -104,6 +104,9 @@ std::string awaited(layout::WaitReport const& report) {
     case WaitKind::packet:
       return fmt::format("packet slot {} of rank {}: expected flag {}, seen {}", report.channel, report.peer,
                          report.expected, report.seen);
+    case WaitKind::programPacket:
+      return fmt::format("packets of its program, slot {} of a chunk: expected flag {}, seen {}", report.channel,
+                         report.expected, report.seen);
     case WaitKind::teamSignal:
       return fmt::format("phase {} of rank {} in a collective: expected epoch {}, seen {}", report.channel, report.peer,
                          report.expected, report.seen);

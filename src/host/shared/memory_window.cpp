@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/memory_window.hpp"
 
+#include <atomic>
 #include <cstring>
 
 #include "host/shared/members.hpp"
@@ -18,7 +19,9 @@ struct WindowProposal {
 }  // namespace
 
 MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks,
-                           bool multicast) {
+                           WindowUse use) {
+  static std::atomic<std::uint64_t> made{0};
+  id_ = ++made;
   auto const& shared = CommunicatorImpl::of(communicator);
   Members const members("Window", *shared, std::move(ranks));
   int const self = communicator.rank();
@@ -31,11 +34,12 @@ MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::
            bytes, fmt::ptr(memory));
     }
     for (int member : members.ranks()) {
-      if (communicator.reaches(member)) continue;
-      fail(ErrorCode::unsupported, "rank {}: rank {} is on another host; a window's ranks share one host", self,
-           member);
+      if (use == WindowUse::proxies || communicator.reaches(member)) continue;
+      fail(ErrorCode::unsupported,
+           "rank {}: rank {} is on another host, whose memory only proxies reach: WindowUse::proxies", self, member);
     }
-    own = communicator.registerMemory(memory, bytes);
+    own = use == WindowUse::proxies ? communicator.registerMemory(memory, bytes, communicator.transports())
+                                    : communicator.registerMemory(memory, bytes);
     auto const head = std::as_bytes(std::span<WindowProposal const, 1>(&mine, 1));
     auto const record = own.serialize(!members.alone());
     std::vector<std::byte> message(head.begin(), head.end());
@@ -69,11 +73,11 @@ MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::
       }
       std::span<std::byte const> const record(records[i].data() + sizeof theirs, records[i].size() - sizeof theirs);
       mapped_.push_back(peer == self ? own : RegisteredMemory::deserialize(record, communicator.device()));
-      handle_.bases[i] = mapped_.back().data();
+      if (communicator.reaches(peer)) handle_.bases[i] = mapped_.back().data();
     }
     return std::vector<std::byte>();
   });
-  if (!multicast) return;
+  if (use != WindowUse::multicast) return;
   multicast_.emplace(communicator, memory, bytes, members.ranks());
   handle_.multicast = multicast_->address();
 }

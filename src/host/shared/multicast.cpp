@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -252,6 +253,17 @@ std::string whyNoMulticast(Device device) {
 }
 
 bool isNvlsSupported(Device device) { return whyNoMulticast(device).empty(); }
+
+bool canMulticast(Communicator const& communicator, void const* memory) {
+  auto const& runtime = communicator.device().runtime();
+  bool const binds =
+      memory == nullptr || (runtime.multicastBinds(memory) && runtime.allocationOf(memory).base == memory);
+  std::vector<std::uint8_t> can(static_cast<std::size_t>(communicator.size()));
+  can[static_cast<std::size_t>(communicator.rank())] =
+      isNvlsSupported(communicator.device()) && communicator.ranksPerDevice() == 1 && binds ? 1 : 0;
+  communicator.setup()->allGather(can.data(), sizeof can[0]);
+  return std::find(can.begin(), can.end(), std::uint8_t{0}) == can.end();
+}
 
 MulticastWindow::MulticastWindow(MulticastWindow&&) noexcept = default;
 MulticastWindow& MulticastWindow::operator=(MulticastWindow&& other) noexcept {

@@ -72,6 +72,8 @@ std::string toString(WaitDescription const& wait) {
       return fmt::format("a signal{} on channel {}, {}", peer, channel, values);
     case layout::WaitKind::packet:
       return fmt::format("a packet{} in slot {}, flag {}", peer, channel, values);
+    case layout::WaitKind::programPacket:
+      return fmt::format("a packet of a program in slot {} of its chunk, flag {}", channel, values);
     case layout::WaitKind::teamSignal:
       return fmt::format("the team signal{} of phase {}, epoch {}", peer, channel, values);
     case layout::WaitKind::gridBarrier:

@@ -21,7 +21,7 @@ constexpr std::vector<Contribution> demanded(Program const& program, int rank, i
     case CollectiveKind::allToAll:
       return {{chunk / factor, rank * factor + chunk % factor}};
     case CollectiveKind::sendReceive:
-      return {{(rank + collective.ranks - 1) % collective.ranks, chunk}};
+      return {{(rank + collective.ranks - collective.shift) % collective.ranks, chunk}};
     case CollectiveKind::allReduce:
     case CollectiveKind::reduceScatter: {
       int const of = collective.kind == CollectiveKind::allReduce ? chunk : rank * factor + chunk;

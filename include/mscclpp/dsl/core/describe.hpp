@@ -41,9 +41,9 @@ constexpr std::string_view nameOf(Step const& step, int rank) {
     case StepKind::move:
       return moveName(step, rank);
     case StepKind::signal:
-      return step.relaxed ? "relaxed signal" : "signal";
+      return step.relaxed ? "relaxed signal" : step.promoted ? "signal, made ordered" : "signal";
     case StepKind::wait:
-      return step.relaxed ? "relaxed wait" : "wait";
+      return step.relaxed ? "relaxed wait" : step.promoted ? "wait, made ordered" : "wait";
     case StepKind::flush:
       return "flush";
     case StepKind::sync:

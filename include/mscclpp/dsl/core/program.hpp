@@ -43,6 +43,7 @@ struct Collective {
   int ranks = 1;
   int chunkFactor = 1;
   int customInput = 0, customOutput = 0;  // chunks of a custom collective, or of an all-reduce that is cut otherwise
+  int shift = 1;                          // of send-receive: how many ranks ahead data go
 
   constexpr int inputSlices() const {
     return kind == CollectiveKind::reduceScatter || kind == CollectiveKind::allToAll ? ranks : 1;
@@ -69,9 +70,10 @@ constexpr Collective reduceScatter(int ranks, int chunkFactor = 1) {
   return {CollectiveKind::reduceScatter, ranks, chunkFactor};
 }
 constexpr Collective allToAll(int ranks, int chunkFactor = 1) { return {CollectiveKind::allToAll, ranks, chunkFactor}; }
-// Rank r's input arrives at rank r + 1; the last one's at rank 0.
-constexpr Collective sendReceive(int ranks, int chunkFactor = 1) {
-  return {CollectiveKind::sendReceive, ranks, chunkFactor};
+// Rank r's input arrives at rank r + shift, and behind the last rank comes rank 0. Groups of `shift` ranks send to the
+// next group so, each to its own place there.
+constexpr Collective sendReceive(int ranks, int chunkFactor = 1, int shift = 1) {
+  return {CollectiveKind::sendReceive, ranks, chunkFactor, 0, 0, shift};
 }
 // What must arrive is what the program says with Builder::expect().
 constexpr Collective custom(int ranks, int inputChunks, int outputChunks) {
@@ -96,6 +98,7 @@ struct Step {
   StepKind kind = StepKind::sync;
   ChannelKind link = ChannelKind::memory;
   bool relaxed = false;                      // signal, wait: hands over permission to write, no data
+  bool promoted = false;                     // signal, wait: written as relaxed; see passes/promote.hpp
   bool concludes = false;                    // move: makes results of all ranks' contributions; the verifier finds out
   bool written = true;                       // false: put there by the library, not by the program's author
   ReduceKind reduce = ReduceKind::asCalled;  // of a move with several sources
@@ -151,7 +154,8 @@ struct Program {
   Protocol protocol = Protocol::simple;
   bool doubleScratch = false;  // calls use two halves of the scratch buffer in turn
   bool reuseResources = false;
-  int threads = 1024;  // per block
+  bool strict = false;  // relaxed signals and waits stay so, whatever the proof needs
+  int threads = 1024;   // per block
   std::uint64_t alignment = 16;
   std::uint64_t minBytes = 0, maxBytes = ~std::uint64_t{0};
   std::vector<RankProgram> ranks = {};

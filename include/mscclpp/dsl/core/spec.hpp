@@ -23,6 +23,7 @@ struct Spec {
   Replication replication = Replication::interleaved;
   bool autoSync = true;  // puts in the syncs that steps of one block need among each other
   bool fuse = true;      // merges steps that one pass over the data can do
+  bool strict = false;   // a relaxed signal or wait that must hand over data is refused, not made an ordered one
   bool doubleScratch = false;
   bool reuseResources = false;
   int threads = 1024;  // per block

@@ -35,7 +35,8 @@ class PhaseSoFar {
   constexpr bool needsSyncBefore(Step const& step) const {
     switch (step.kind) {
       case StepKind::move:
-        if (step.link == ChannelKind::port) return moved_;
+        // A port that moves packets has the block meet itself once they are there.
+        if (step.link == ChannelKind::port) return moved_ && !step.sources[0].packets;
         if (waited_) return true;
         for (auto const& source : step.sources) {
           if (meets(source, false)) return true;
@@ -55,7 +56,10 @@ class PhaseSoFar {
   constexpr void add(Step const& step) {
     switch (step.kind) {
       case StepKind::move:
-        if (step.link == ChannelKind::port) break;
+        if (step.link == ChannelKind::port) {
+          if (step.sources[0].packets) begin();
+          break;
+        }
         moved_ = true;
         for (auto const& source : step.sources) touch(source, phase_);
         for (auto const& target : step.targets) touch(target, phase_ + 1);

@@ -99,7 +99,7 @@ MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, layou
     });
     auto const awaitedFlag = context.places.flag();
     awaitPackets<P>(context.places.plan().watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
-      return {layout::WaitKind::packet, -1, slot, awaitedFlag};
+      return {layout::WaitKind::programPacket, -1, slot, awaitedFlag};
     });
     MSCCLPP_UNROLL
     for (int i = 0; i < together; ++i) {
@@ -163,7 +163,7 @@ MSCCLPP_DEVICE void movePacketsTogether(Context const& context, Group const& gro
     });
     auto const awaitedFlag = context.places.flag();
     awaitPackets<P>(context.places.plan().watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
-      return {layout::WaitKind::packet, -1, slot, awaitedFlag};
+      return {layout::WaitKind::programPacket, -1, slot, awaitedFlag};
     });
     group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
       constexpr int k = decltype(number)::value;

@@ -2,7 +2,7 @@
 //
 // The moving steps of a lowered program that go through a port: the block's first warp, which does the steps that order
 // as well, asks the proxy for them, so a signal of the same channel follows the data. One source and one target, both
-// plain or both packets, which are moved as they are.
+// plain or both packets. Packets are moved as they lie, once all threads together have seen that they are there.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,11 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
+
+template <PacketFormat P>
+MSCCLPP_DEVICE std::uint32_t portSlots(Piece const& piece) {
+  return piece.empty ? 0 : packetSlots<P>(piece.units + piece.pad);
+}
 
 // By one thread.
 template <PacketFormat P, class Context, class Steps>
@@ -31,14 +36,39 @@ MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, layout::
       ends[i] = context.places.portPlace(operand, chunk, piece.first);
       packets = operand.packets;
     });
-    auto const bytes = packets ? std::uint64_t{packetSlots<P>(piece.units)} * P::slotBytes : piece.bytes();
+    auto const bytes = packets ? std::uint64_t{portSlots<P>(piece)} * P::slotBytes : piece.bytes();
     if (bytes != 0) port.put(ends[1].memory, ends[1].offset, ends[0].memory, ends[0].offset, bytes);
   }
+}
+
+// By the whole block, which has met when it returns.
+template <PacketFormat P, class Context, class Steps>
+MSCCLPP_DEVICE void awaitSources(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+  context.places.requireTogether();
+  Piece piece{};
+  forEachSlot(
+      step, startOf(step, packetSlots<P>(context.places.longestPiece(step))),
+      [&](int chunk) {
+        piece = context.places.pieceOf(steps, step, chunk);
+        return portSlots<P>(piece);
+      },
+      [&](int chunk, std::uint32_t slot) {
+        std::byte const* place = nullptr;
+        steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) {
+          place = packetPlace<P>(context, operand, chunk, piece, slot);
+        });
+        auto const flag = context.places.flag();
+        awaitPacket<P>(context.places.plan().watch, place, flag, {layout::WaitKind::programPacket, -1, slot, flag});
+      });
+  syncWhole(thisBlock());
 }
 
 // By the whole block.
 template <PacketFormat P, class Context, class Steps>
 MSCCLPP_DEVICE void moveByPort(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+  bool packets = false;
+  steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) { packets = operand.packets; });
+  if (packets) awaitSources<P>(context, steps, step);
   if (arch::threadIndex() >= arch::warpSize) return;
   if (arch::threadIndex() == 0) askPort<P>(context, steps, step);
   thisWarp().sync();

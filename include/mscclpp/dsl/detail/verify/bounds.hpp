@@ -28,6 +28,12 @@ class Bounds {
     if (program_.size() != program_.collective.ranks) {
       return say("steps for ", program_.size(), " ranks of a collective of ", program_.collective.ranks);
     }
+    if (int const shift = program_.collective.shift; shift < 1 || shift > program_.size()) {
+      return say("data go ", shift, " ranks ahead; 1 to ", program_.size());
+    }
+    if (program_.alignment == 0 || 16 % program_.alignment != 0) {
+      return say("chunks that begin at multiples of ", program_.alignment, " bytes; they begin at multiples of 16");
+    }
     if (program_.threads < 32 || program_.threads > 1024 || program_.threads % 32 != 0) {
       return say("blocks of ", program_.threads, " threads; a multiple of 32 up to 1024");
     }
@@ -181,7 +187,10 @@ class Bounds {
       if (int const peer = channels[static_cast<std::size_t>(id)].peer; peer != step.targets[0].rank) {
         return say("writes ", describe(step.targets[0]), " over a port channel to rank ", peer);
       }
-      if (step.parts != 1) return say("is a port's, which one thread asks for: no group of blocks can share it");
+      if (step.sources[0].packets != step.targets[0].packets) {
+        return say("moves ", describe(step.sources[0]), " to ", describe(step.targets[0]),
+                   ": a port moves packets as packets and plain data as such");
+      }
     }
     return {};
   }

@@ -8,8 +8,9 @@
 //   cause   what was read may be overwritten, and packets: what the arrival of packets tells of, besides. Who sends a
 //           packet has read what it holds
 //
-// An actor's steps between two syncs make a phase. Clocks count completed phases; `cause` also knows single steps of
-// the phase under way, because a step that reads packets and sends others does so slot by slot.
+// An actor's steps between two syncs make a phase. Clocks count completed phases; `cause` also knows single pieces of
+// the phase under way, because a step that reads packets and sends others does so slot by slot: who has a packet of one
+// piece knows nothing of the step's other pieces.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +25,14 @@ struct Stamp {
   int phase = 0;
   int inPhase = 0;  // which of the phase's moving steps
   int piece = 0;    // which of the step's chunks
+  int bit = -1;     // which of the phase's pieces that are known one by one; -1: none
   int call = 0;
   int rank = 0, block = 0, step = 0;  // in the program; block -1: the caller of the rank
 
   constexpr bool exists() const { return actor >= 0; }
   constexpr bool byCaller() const { return block < 0; }
+  static constexpr int bits = 64;  // of one phase
+
   constexpr bool samePiece(Stamp const& other) const {
     return actor == other.actor && phase == other.phase && inPhase == other.inPhase && piece == other.piece;
   }
@@ -49,8 +53,10 @@ class Knowledge {
     auto const& cause = of(stamp.actor).cause;
     auto const i = lane(stamp.actor);
     return cause.phases[i] > stamp.phase ||
-           (cause.phases[i] == stamp.phase && stamp.inPhase < 64 && (cause.steps[i] >> stamp.inPhase & 1) != 0);
+           (cause.phases[i] == stamp.phase && stamp.bit >= 0 && (cause.pieces[i] >> stamp.bit & 1) != 0);
   }
+
+  constexpr int phasesOf(int actor) const { return of(actor).data[lane(actor)]; }
 
   constexpr void completePhases(int actor, int phases) {
     auto& group = of(actor);
@@ -59,14 +65,14 @@ class Knowledge {
     group.data[i] = phases;
     group.order[i] = phases;
     group.cause.phases[i] = phases;
-    group.cause.steps[i] = 0;
+    group.cause.pieces[i] = 0;
   }
-  constexpr void completeStep(int actor, int phase, int inPhase) {
+  constexpr void completePiece(int actor, int phase, int bit) {
     auto& cause = of(actor).cause;
     auto const i = lane(actor);
-    if (cause.phases[i] == phase && inPhase < 64) {
+    if (cause.phases[i] == phase && bit >= 0) {
       of(actor).heard = true;
-      cause.steps[i] |= std::uint64_t{1} << inPhase;
+      cause.pieces[i] |= std::uint64_t{1} << bit;
     }
   }
 
@@ -110,15 +116,15 @@ class Knowledge {
 
   struct Cause {
     int phases[groupSize]{};
-    std::uint64_t steps[groupSize]{};  // of the phase behind them
+    std::uint64_t pieces[groupSize]{};  // of the phase behind them
 
     constexpr void join(Cause const& other) {
       for (std::size_t i = 0; i < groupSize; ++i) {
         if (other.phases[i] > phases[i]) {
           phases[i] = other.phases[i];
-          steps[i] = other.steps[i];
-        } else if (other.steps[i] != 0 && other.phases[i] == phases[i]) {
-          steps[i] |= other.steps[i];
+          pieces[i] = other.pieces[i];
+        } else if (other.pieces[i] != 0 && other.phases[i] == phases[i]) {
+          pieces[i] |= other.pieces[i];
         }
       }
     }

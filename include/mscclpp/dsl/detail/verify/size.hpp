@@ -46,6 +46,27 @@ constexpr Cut cutOf(Program const& program) {
   return cut;
 }
 
+// f(channel, block, packets): each block of the rank that asks something of a port channel, once for each; `packets`:
+// also to move packets.
+template <class F>
+constexpr void forEachPortUse(RankProgram const& rank, F&& f) {
+  enum Use : char { unused, asks, movesPackets };
+  for (std::size_t b = 0; b < rank.blocks.size(); ++b) {
+    std::vector<char> uses(rank.channels.size(), unused);
+    for (auto const& step : rank.blocks[b].steps) {
+      if (step.link != ChannelKind::port || step.kind == StepKind::wait) continue;
+      bool const packets = step.kind == StepKind::move && step.sources[0].packets;
+      for (int const id : step.objects) {
+        auto& use = uses[static_cast<std::size_t>(id)];
+        use = packets || use == movesPackets ? movesPackets : asks;
+      }
+    }
+    for (std::size_t c = 0; c < uses.size(); ++c) {
+      if (uses[c] != unused) f(static_cast<int>(c), static_cast<int>(b), uses[c] == movesPackets);
+    }
+  }
+}
+
 // Why a program whose numbers are in their ranges is too large; empty: it is not.
 constexpr Text tooLarge(Program const& program) {
   auto const parts = cutOf(program).parts();
@@ -57,7 +78,7 @@ constexpr Text tooLarge(Program const& program) {
       chunks += halves * static_cast<std::uint64_t>(program.chunks(rank, buffer));
     }
     for (int const value : mine.semaphores) tokens += value > 0 ? static_cast<std::uint64_t>(value) : 0;
-    for (auto const& channel : mine.channels) actors += channel.kind == ChannelKind::port ? 1 : 0;
+    forEachPortUse(mine, [&](int, int, bool packets) { actors += packets ? 4 : 1; });
     actors += mine.blocks.size();
     for (auto const& block : mine.blocks) {
       for (auto const& step : block.steps) {

@@ -17,6 +17,7 @@
 #include "mscclpp/dsl/core/demand.hpp"
 #include "mscclpp/dsl/core/program.hpp"
 #include "mscclpp/dsl/detail/verify/diagnostics.hpp"
+#include "mscclpp/dsl/detail/verify/handovers.hpp"
 #include "mscclpp/dsl/detail/verify/knowledge.hpp"
 #include "mscclpp/dsl/detail/verify/memory_state.hpp"
 #include "mscclpp/dsl/detail/verify/size.hpp"
@@ -30,8 +31,11 @@ class Verifier {
  public:
   static constexpr int turns = turnsOfLoops;
 
-  constexpr explicit Verifier(Program const& program)
+  // With `handovers`, what relaxed signals would have to hand over counts as handed over, and is written there.
+  constexpr explicit Verifier(Program const& program, Handovers* handovers = nullptr)
       : program_(program),
+        handovers_(handovers),
+        calls_(program.doubleScratch ? 3 : 2),
         groups_(static_cast<int>(cutOf(program).groups)),
         loops_(cutOf(program).loops),
         memory_(program, static_cast<int>(cutOf(program).parts())) {
@@ -64,14 +68,11 @@ class Verifier {
       state.caller = actors_++;
       state.queues.resize(of(rank).channels.size());
       state.tokens.resize(of(rank).semaphores.size());
-      for (auto const& channel : of(rank).channels) {
-        state.ports.push_back({channel.kind == ChannelKind::port ? actors_++ : -1, 0, {}});
-      }
+      makePorts(rank);
       state.pairs = std::move(pairs[at(rank)]);
     }
     for (int rank = 0; rank < program.size(); ++rank) {
       auto& state = ranks_[at(rank)];
-      for (auto& port : state.ports) port.knows = Knowledge(port.actor < 0 ? 0 : actors_);
       for (std::size_t s = 0; s < state.tokens.size(); ++s) {
         for (int i = 0; i < of(rank).semaphores[s]; ++i) state.tokens[s].waiting.push_back(copy(Knowledge(actors_)));
       }
@@ -83,18 +84,17 @@ class Verifier {
 
   // The diagnostic of what is wrong; empty: nothing.
   constexpr Text run() {
-    int const calls = program_.doubleScratch ? 3 : 2;
     for (bool progress = true; progress;) {
       progress = false;
       for (auto& block : blocks_) {
-        while (block.call < calls && advance(block)) {
+        while (block.call < calls_ && advance(block)) {
           progress = true;
           if (!diagnostic_.empty()) return diagnostic_;
         }
       }
     }
     for (auto const& block : blocks_) {
-      if (block.call < calls) return deadLock();
+      if (block.call < calls_) return deadLock();
     }
     return diagnostic_;
   }
@@ -114,7 +114,8 @@ class Verifier {
     std::size_t step = 0;
     int call = 0;
     int phase = 0, inPhase = 0;
-    int turn = -1;  // of the loop it is in
+    int pieces = 0;  // of the phase, so far
+    int turn = -1;   // of the loop it is in
     std::size_t loop = 0;
     int round = -1;        // of its barrier, at which it has arrived
     bool ended = false;    // its call
@@ -123,20 +124,29 @@ class Verifier {
     int all = -1;          // copy of what all its threads know from the last sync on
     Knowledge arrived{};   // with packets of this phase
   };
-  // What the arrival of packets tells: a copy, and one step more.
+  // What the arrival of packets tells: a copy, and that one piece more was done.
   struct Message {
     int copy = 0;
-    int actor = -1, phase = 0, inPhase = 0;
+    int actor = -1, phase = 0, bit = -1;
   };
   struct Queue {
     std::vector<int> waiting = {};  // copies of what their senders knew
     std::vector<char> relaxed = {};
+    std::vector<Place> senders = {};  // with Handovers
     std::size_t taken = 0;
   };
+  // What one block has asked of a port channel. The proxy does it in the order of asking, but what it moves may arrive
+  // in any order: only a signal and a flush tell that all moves before them are done. A packet tells of its own piece.
+  struct Lane {
+    int block = 0;
+    int actor = -1;    // the proxy, moving plain data
+    int packets = -1;  // the first of the proxy's actors that move packets, one for each call; -1: it moves none
+    int asked = -1;    // whose phases count this block's moves, where other blocks ask as well; -1: nobody does
+    int moves = 0;     // of plain data: phases of `actor`
+    int call = 0, phase = 0, pieces = 0;  // of packets: the phase of the call's actor, and its pieces so far
+  };
   struct Port {
-    int actor = -1;
-    int phase = 0;
-    Knowledge knows{};
+    std::vector<Lane> lanes{};
   };
   struct BarrierRound {
     int arrived = 0;
@@ -153,6 +163,18 @@ class Verifier {
     std::vector<std::vector<BarrierRound>> barriers = {};  // by barrier and round
     std::vector<std::vector<int>> rounds = {};             // by barrier and block: how many it has come to
   };
+
+  static constexpr Place placeOf(BlockState const& block) {
+    return {block.rank, block.block, static_cast<int>(block.step)};
+  }
+  // Whether it may be read by who has this knowledge.
+  constexpr bool isHandedOver(Stamp const& written, Knowledge const& knows, Stamp const& reader) {
+    if (knows.knowsData(written)) return true;
+    if (handovers_ == nullptr || !knows.knowsOrder(written)) return false;
+    return handovers_->demand(written, {reader.rank, reader.block, 0}, copies_);
+  }
+
+  static constexpr int everyPhase = 1 << 30;
 
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
   constexpr RankProgram const& of(int rank) const { return program_.ranks[at(rank)]; }
@@ -186,6 +208,7 @@ class Verifier {
   constexpr void endPhase(BlockState& block) {
     ++block.phase;
     block.inPhase = 0;
+    block.pieces = 0;
     controlOf(block).joinCause(block.arrived);
     block.control.completePhases(block.actor, block.phase);
     block.all = copyOfControl(block);
@@ -216,10 +239,10 @@ class Verifier {
         for (int const id : step.objects) {
           auto const& channel = of(block.rank).channels[at(id)];
           auto& queue = ranks_[at(channel.peer)].queues[at(rank.pairs[at(id)])];
-          auto& port = rank.ports[at(id)];
-          if (port.actor >= 0) port.knows.join(block.control);
-          queue.waiting.push_back(port.actor >= 0 ? copy(port.knows) : copyOfControl(block));
-          queue.relaxed.push_back(step.relaxed && port.actor < 0);
+          bool const port = channel.kind == ChannelKind::port;
+          queue.waiting.push_back(port ? copy(behindMoves(block, id)) : copyOfControl(block));
+          queue.relaxed.push_back(step.relaxed && !port);
+          if (handovers_ != nullptr) queue.senders.push_back(placeOf(block));
         }
         return true;
       case StepKind::wait:
@@ -229,12 +252,15 @@ class Verifier {
         }
         for (int const id : step.objects) {
           auto& queue = rank.queues[at(id)];
-          controlOf(block).join(copied(queue.waiting[queue.taken]), !step.relaxed && !queue.relaxed[queue.taken]);
+          int const sent = queue.waiting[queue.taken];
+          bool const relaxed = step.relaxed || queue.relaxed[queue.taken];
+          controlOf(block).join(copied(sent), !relaxed);
+          if (handovers_ != nullptr) handovers_->add({queue.senders[queue.taken], placeOf(block), sent, relaxed});
           ++queue.taken;
         }
         return true;
       case StepKind::flush:
-        for (int const id : step.objects) controlOf(block).join(rank.ports[at(id)].knows);
+        for (int const id : step.objects) controlOf(block).join(behindMoves(block, id));
         return true;
       case StepKind::release:
         for (int const id : step.objects) rank.tokens[at(id)].waiting.push_back(copyOfControl(block));
@@ -267,6 +293,64 @@ class Verifier {
         return true;
     }
     return true;
+  }
+
+  // ---- ports
+  // ----------------------------------------------------------------------------------------------------------
+
+  constexpr void makePorts(int rank) {
+    auto& ports = ranks_[at(rank)].ports;
+    ports.resize(of(rank).channels.size());
+    forEachPortUse(of(rank), [&](int channel, int block, bool packets) {
+      ports[at(channel)].lanes.push_back({.block = block, .actor = actors_++, .packets = packets ? actors_ : -1});
+      if (packets) actors_ += calls_;
+    });
+    for (auto& port : ports) {
+      for (auto& lane : port.lanes) lane.asked = port.lanes.size() > 1 ? actors_++ : -1;
+    }
+  }
+  constexpr Lane& laneOf(BlockState const& block, int channel) {
+    auto& lanes = ranks_[at(block.rank)].ports[at(channel)].lanes;
+    std::size_t i = 0;
+    while (lanes[i].block != block.block) ++i;
+    return lanes[i];
+  }
+  // Of this block's next move by the port.
+  constexpr Stamp nextMove(BlockState& block, Lane& lane, bool packets, int pieces) {
+    if (!packets) {
+      auto const stamp = stampOf(block, lane.actor, lane.moves++, 0);
+      countMove(block, lane);
+      return stamp;
+    }
+    if (lane.call != block.call) {
+      lane.call = block.call;
+      lane.phase = lane.pieces = 0;
+    }
+    // Which move it is does not matter to packets, of which each place has one in a call.
+    if (lane.pieces != 0 && lane.pieces + pieces > Stamp::bits) {
+      ++lane.phase;
+      lane.pieces = 0;
+    }
+    return stampOf(block, lane.packets + block.call, lane.phase, 0);
+  }
+  constexpr void countMove(BlockState& block, Lane const& lane) {
+    if (lane.asked >= 0) controlOf(block).completePhases(lane.asked, lane.moves);
+  }
+  // What a signal or flush of the block tells: that all is done which was asked before, by it and by those of whose
+  // asking it has heard.
+  constexpr Knowledge behindMoves(BlockState const& block, int channel) {
+    auto knows = block.control;
+    for (auto const& lane : ranks_[at(block.rank)].ports[at(channel)].lanes) {
+      bool const own = lane.block == block.block;
+      knows.completePhases(lane.actor, own ? lane.moves : block.control.phasesOf(lane.asked));
+      if (!own || lane.packets < 0) continue;
+      for (int call = 0; call < lane.call; ++call) knows.completePhases(lane.packets + call, everyPhase);
+      knows.completePhases(lane.packets + lane.call, lane.phase);
+      for (int piece = 0; piece < lane.pieces; ++piece) {
+        knows.completePiece(lane.packets + lane.call, lane.phase, piece);
+      }
+    }
+    return knows;
   }
 
   constexpr bool arrive(BlockState& block, Step const& step) {
@@ -311,10 +395,16 @@ class Verifier {
   template <class F>
   constexpr void forEachPart(BlockState const& block, Step const& step, F&& f) const;
   template <class F>
+  constexpr void forEachPiece(BlockState const& block, Step const& step, F&& f) const;
+  constexpr Access pieceOf(Chunks operand, Stamp const& stamp, Knowledge const& knows, int chunk, int part) const;
+  template <class F>
   constexpr void forEachOther(Access const& access, F&& f);
   constexpr Stamp stampOf(BlockState const& block, int actor, int phase, int inPhase) const {
-    return {actor, phase, inPhase, 0, block.call, block.rank, block.block, static_cast<int>(block.step)};
+    return {actor, phase, inPhase, 0, -1, block.call, block.rank, block.block, static_cast<int>(block.step)};
   }
+  // Pieces beyond these are known with their whole phase only.
+  static constexpr int bitOf(int piece) { return piece < Stamp::bits ? piece : -1; }
+  constexpr int told(BlockState const& block, Step const& step, int known, int chunk, int part);
   constexpr void callerWrites(int rank);
   constexpr void endCall(int rank);
   constexpr void checkOutput(int rank, int call);
@@ -324,6 +414,8 @@ class Verifier {
   constexpr int awaitedBlock(BlockState const& block) const;
 
   Program const& program_;
+  Handovers* handovers_;
+  int calls_;
   int groups_;
   bool loops_;
   MemoryState memory_;

@@ -17,7 +17,7 @@ constexpr void Verifier::callerWrites(int rank) {
   for (auto const& block : blocks_) {
     if (block.rank == rank) call = block.call;
   }
-  Stamp const stamp{state.caller, state.phase, 0, 0, call, rank, -1, 0};
+  Stamp const stamp{state.caller, state.phase, 0, 0, -1, call, rank, -1, 0};
   for (auto const buffer : {BufferKind::output, BufferKind::input}) {
     for (int chunk = 0; chunk < program_.chunks(rank, buffer); ++chunk) {
       auto const place = program_.canonical({rank, buffer, chunk});
@@ -58,14 +58,14 @@ constexpr void Verifier::endCall(int rank) {
 // Everybody who touched the caller's buffers is known to have done so, and the output is what was demanded.
 constexpr void Verifier::checkOutput(int rank, int call) {
   auto const& state = ranks_[at(rank)];
-  Stamp const stamp{state.caller, state.phase, 0, 0, call, rank, -1, 0};
+  Stamp const stamp{state.caller, state.phase, 0, 0, -1, call, rank, -1, 0};
   for (auto const buffer : {BufferKind::output, BufferKind::input}) {
     for (int chunk = 0; chunk < program_.chunks(rank, buffer); ++chunk) {
       Chunks const said{rank, buffer, chunk};
       auto const place = program_.canonical(said);
       for (int part = 0; part < memory_.parts(); ++part) {
         auto const& piece = memory_.piece(rank, place.buffer, place.index, part, call);
-        if (!state.knows.knowsData(piece.written)) {
+        if (!isHandedOver(piece.written, state.knows, stamp)) {
           diagnostic_ =
               raceDiagnostic(program_, piece.written, true, stamp, false, said, state.knows.knowsOrder(piece.written));
           return;

@@ -19,6 +19,23 @@ constexpr void Verifier::forEachPart(BlockState const& block, Step const& step, 
   }
 }
 
+// f(chunk, part), until something is found wrong.
+template <class F>
+constexpr void Verifier::forEachPiece(BlockState const& block, Step const& step, F&& f) const {
+  for (int chunk = 0; chunk < step.sources[0].count; ++chunk) {
+    forEachPart(block, step, [&](int part) {
+      if (diagnostic_.empty()) f(chunk, part);
+    });
+  }
+}
+
+constexpr Verifier::Access Verifier::pieceOf(Chunks operand, Stamp const& stamp, Knowledge const& knows, int chunk,
+                                             int part) const {
+  operand.index += chunk;
+  operand.count = 1;
+  return {stamp, &knows, program_.canonical(operand), operand, part};
+}
+
 // f(piece): the pieces that may be the same memory: this one, and what an earlier call made of the whole chunk.
 template <class F>
 constexpr void Verifier::forEachOther(Access const& access, F&& f) {
@@ -38,7 +55,7 @@ constexpr int Verifier::read(Access const& access) {
   }
   forEachOther(access, [&](Piece& piece, bool wasWritten, bool) {
     if (!diagnostic_.empty() || !wasWritten || piece.written.samePiece(access.stamp)) return;
-    if (access.knows->knowsData(piece.written)) return;
+    if (isHandedOver(piece.written, *access.knows, access.stamp)) return;
     diagnostic_ = raceDiagnostic(program_, piece.written, true, access.stamp, false, access.said,
                                  access.knows->knowsOrder(piece.written));
   });
@@ -56,6 +73,11 @@ constexpr int Verifier::read(Access const& access) {
 
 constexpr void Verifier::write(Access const& access, int value, int message) {
   bool const packets = access.said.packets;
+  auto& own = memory_.piece(access.chunk.rank, access.chunk.buffer, access.chunk.index, access.part, access.stamp.call);
+  // A switch that takes packets and writes them to everybody writes those that lie here once more: the same bits, of
+  // which readers may have either.
+  bool again = false;
+  for (auto const& read : own.reads) again |= packets && own.value == value && read.samePiece(access.stamp);
   forEachOther(access, [&](Piece& piece, bool wasWritten, bool same) {
     if (!diagnostic_.empty()) return;
     bool const newCall = piece.written.call != access.stamp.call;
@@ -66,7 +88,7 @@ constexpr void Verifier::write(Access const& access, int value, int message) {
               " writes ", packets ? "plain data" : "packets", ": what is left of one could pass for the other");
       return;
     }
-    if (packets && wasWritten && same && !newCall) {
+    if (packets && wasWritten && same && !newCall && !again) {
       diagnostic_ =
           say(who(program_, access.stamp), " writes ", describe(access.said), ", which ", who(program_, piece.written),
               " writes in the same call: both packets carry the call's flag, and the reader could take either");
@@ -81,13 +103,15 @@ constexpr void Verifier::write(Access const& access, int value, int message) {
     };
     for (auto const& read : piece.reads) {
       if (!same && read.call == access.stamp.call) continue;
+      if (again && same) continue;
       if (knows(read)) continue;
       diagnostic_ = raceDiagnostic(program_, read, false, access.stamp, true, access.said, false);
       return;
     }
     if (!wasWritten) return;
-    bool const ordered = packets ? knows(piece.written)
-                                 : piece.written.samePiece(access.stamp) || access.knows->knowsData(piece.written);
+    bool const ordered =
+        packets ? knows(piece.written)
+                : piece.written.samePiece(access.stamp) || isHandedOver(piece.written, *access.knows, access.stamp);
     if (!ordered) {
       diagnostic_ = raceDiagnostic(program_, piece.written, true, access.stamp, true, access.said,
                                    access.knows->knowsOrder(piece.written));
@@ -95,8 +119,8 @@ constexpr void Verifier::write(Access const& access, int value, int message) {
   });
   if (!diagnostic_.empty()) return;
   checkPlace(access, value);
-  auto& own = memory_.piece(access.chunk.rank, access.chunk.buffer, access.chunk.index, access.part, access.stamp.call);
   own.written = access.stamp;
+  if (again) return;
   own.reads.clear();
   own.value = value;
   own.packets = packets;
@@ -139,113 +163,92 @@ constexpr bool Verifier::packetsReady(BlockState const& block, Step const& step)
   return ready;
 }
 
+// What is known of a piece once its packets have come: a copy of `known` and what the packets tell.
+constexpr int Verifier::told(BlockState const& block, Step const& step, int known, int chunk, int part) {
+  int made = -1;
+  for (auto const& source : step.sources) {
+    if (!source.packets) continue;
+    auto const& message =
+        messages_[at(memory_.piece(source.rank, source.buffer, source.index + chunk, part, block.call).message)];
+    if (made < 0) made = copy(copied(known));
+    auto& all = copies_[at(made)];
+    all.joinCause(copied(message.copy));
+    all.completePiece(message.actor, message.phase, message.bit);
+  }
+  return made < 0 ? known : made;
+}
+
 constexpr bool Verifier::move(BlockState& block, Step const& step) {
   if (!packetsReady(block, step)) return false;
   int const inPhase = block.inPhase++;
   auto stamp = stampOf(block, block.actor, block.phase, inPhase);
-  // What the packets that it sends tell: what all threads know, and what its own packets told, slot by slot.
   bool sends = false, receives = false;
   for (auto const& target : step.targets) sends |= target.packets;
   for (auto const& source : step.sources) receives |= source.packets;
-  int known = block.all;
-  if (receives) {
-    known = copy(copied(block.all));
-    auto& told = copies_.back();
-    for (auto const& source : step.sources) {
-      if (!source.packets) continue;
-      // The same message told of all that one step sent.
-      int last = -1;
-      for (int chunk = source.index; chunk < source.index + source.count; ++chunk) {
-        forEachPart(block, step, [&](int part) {
-          int const message = memory_.piece(source.rank, source.buffer, chunk, part, block.call).message;
-          if (message == last) return;
-          last = message;
-          auto const& from = messages_[at(message)];
-          told.joinCause(copied(from.copy));
-          if (from.actor >= 0) told.completeStep(from.actor, from.phase, from.inPhase);
-        });
-      }
-    }
-    block.arrived.joinCause(told);
-  }
-  int message = -1;
-  if (sends) {
-    message = static_cast<int>(messages_.size());
-    messages_.push_back({known, stamp.actor, stamp.phase, inPhase});
-  }
-  auto const* const knows = &copied(known);
   std::vector<int> values;
   values.reserve(step.sources.size());
-  for (int chunk = 0; chunk < step.sources[0].count; ++chunk) {
+  forEachPiece(block, step, [&](int chunk, int part) {
     stamp.piece = chunk;
-    forEachPart(block, step, [&](int part) {
-      auto const access = [&](Chunks said) {
-        said.index += chunk;
-        said.count = 1;
-        return Access{stamp, knows, program_.canonical(said), said, part};
-      };
-      values.clear();
-      for (auto const& source : step.sources) {
-        values.push_back(read(access(source)));
-        if (!diagnostic_.empty()) return;
-      }
-      int const value = combine(step, values, stamp);
+    stamp.bit = bitOf(block.pieces++);
+    // What all threads know, and what the packets of this piece told, slot by slot.
+    int const known = receives ? told(block, step, block.all, chunk, part) : block.all;
+    if (receives) block.arrived.joinCause(copied(known));
+    values.clear();
+    for (auto const& source : step.sources) {
+      values.push_back(read(pieceOf(source, stamp, copied(known), chunk, part)));
       if (!diagnostic_.empty()) return;
-      if (step.sources.size() > 1 && block.call == 0) {
-        bool const all = static_cast<int>(memory_.value(value).holds.size()) == program_.size();
-        auto& reduces = reductions_[block.firstStep + block.step];
-        auto const now = all ? Reduces::all : Reduces::part;
-        reduces = reduces == Reduces::none || reduces == now ? now : Reduces::both;
-      }
-      for (auto const& target : step.targets) {
-        write(access(target), value, message);
-        if (!diagnostic_.empty()) return;
-      }
-    });
-    if (!diagnostic_.empty()) return true;
-  }
+    }
+    int const value = combine(step, values, stamp);
+    if (!diagnostic_.empty()) return;
+    if (step.sources.size() > 1 && block.call == 0) {
+      bool const all = static_cast<int>(memory_.value(value).holds.size()) == program_.size();
+      auto& reduces = reductions_[block.firstStep + block.step];
+      auto const now = all ? Reduces::all : Reduces::part;
+      reduces = reduces == Reduces::none || reduces == now ? now : Reduces::both;
+    }
+    int const message = static_cast<int>(messages_.size());
+    if (sends) messages_.push_back({known, stamp.actor, stamp.phase, stamp.bit});
+    for (auto const& target : step.targets) {
+      write(pieceOf(target, stamp, copied(known), chunk, part), value, message);
+      if (!diagnostic_.empty()) return;
+    }
+  });
   return true;
 }
 
-// The proxy does it, behind everything that was asked of its channel before.
+// The proxy does it, some time before a flush of the channel, or a wait for its signal, ends. Packets are awaited by
+// the block, which meets before it asks, and moved as they are.
 constexpr bool Verifier::portMove(BlockState& block, Step const& step) {
-  auto& port = ranks_[at(block.rank)].ports[at(step.objects[0])];
-  port.knows.join(block.control);
-  auto const knows = port.knows;
-  auto stamp = stampOf(block, port.actor, port.phase, 0);
-  for (int chunk = 0; chunk < step.sources[0].count; ++chunk) {
-    stamp.piece = chunk;
-    forEachPart(block, step, [&](int part) {
-      auto const access = [&](Chunks said) {
-        said.index += chunk;
-        said.count = 1;
-        return Access{stamp, &knows, program_.canonical(said), said, part};
-      };
-      if (!diagnostic_.empty()) return;
-      auto source = access(step.sources[0]);
-      int value = nothing;
-      if (source.said.packets) {
-        // Packets that lie there already, and are moved as they are.
-        auto const& piece = memory_.piece(source.chunk.rank, source.chunk.buffer, source.chunk.index, part, block.call);
-        if (!piece.written.exists() || !piece.packets || piece.written.call != block.call ||
-            !knows.knowsData(piece.written)) {
-          diagnostic_ = say(who(program_, stamp), " moves ", describe(source.said), ", which nothing orders before it");
-          return;
-        }
-        value = piece.value;
-      } else {
-        value = read(source);
-      }
-      if (!diagnostic_.empty()) return;
-      int message = -1;
-      if (step.targets[0].packets) {
-        message = static_cast<int>(messages_.size());
-        messages_.push_back({.copy = copy(knows)});
-      }
-      write(access(step.targets[0]), value, message);
+  bool const packets = step.sources[0].packets;
+  if (packets) {
+    if (!packetsReady(block, step)) return false;
+    auto stamp = stampOf(block, block.actor, block.phase, block.inPhase++);
+    forEachPiece(block, step, [&](int chunk, int part) {
+      stamp.piece = chunk;
+      stamp.bit = bitOf(block.pieces++);
+      int const known = told(block, step, block.all, chunk, part);
+      block.arrived.joinCause(copied(known));
+      read(pieceOf(step.sources[0], stamp, copied(known), chunk, part));
     });
+    endPhase(block);
   }
-  port.knows.completePhases(port.actor, ++port.phase);
+  int pieces = 0;
+  forEachPiece(block, step, [&](int, int) { ++pieces; });
+  int const known = copyOfControl(block);
+  auto& lane = laneOf(block, step.objects[0]);
+  auto stamp = nextMove(block, lane, packets, pieces);
+  forEachPiece(block, step, [&](int chunk, int part) {
+    stamp.piece = chunk;
+    stamp.bit = packets ? bitOf(lane.pieces++) : -1;
+    int const value = read(pieceOf(step.sources[0], stamp, copied(known), chunk, part));
+    int const message = static_cast<int>(messages_.size());
+    if (packets) messages_.push_back({known, stamp.actor, stamp.phase, stamp.bit});
+    if (diagnostic_.empty()) write(pieceOf(step.targets[0], stamp, copied(known), chunk, part), value, message);
+  });
+  if (packets && lane.pieces > Stamp::bits) {
+    ++lane.phase;
+    lane.pieces = 0;
+  }
   return true;
 }
 

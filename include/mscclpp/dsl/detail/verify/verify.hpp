@@ -25,6 +25,7 @@ struct Verdict {
   bool needsEvenChunks = false;  // runs only messages that divide into equally long chunks
   bool reliesOnPackets = false;  // overwrites plain data whose readers have only sent packets of them: right wherever a
                                  // load takes effect before the stores that depend on it, but no order to the checker
+  int promoted = 0;              // relaxed steps that were made ordered ones first: see passes/promote.hpp
   bool canAverage = true;        // no reduction makes now a part of a result, now all of it
   std::vector<detail::Reduces> reductions = {};  // by step
 
