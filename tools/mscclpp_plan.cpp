@@ -104,6 +104,9 @@ std::string conditionsOf(dsl::Program const& program, dsl::Verdict const& verdic
     text += fmt::format("; {} relaxed signals and waits are carried out as ordered ones, which its data need",
                         verdict.promoted);
   }
+  if (auto const why = dsl::mscclppRefusal(program); !why.empty()) {
+    text += fmt::format("; MSCCL++ itself would not run it: {}", why);
+  }
   return text;
 }
 

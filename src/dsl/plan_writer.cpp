@@ -300,4 +300,48 @@ std::string toJson(Program const& program) {
   return plan.dump() + "\n";
 }
 
+std::string mscclppRefusal(Program const& program) {
+  // Of its executor's tables.
+  constexpr std::size_t operations = 64, channelsOfKind = 16, channelsOfOperation = 8, semaphores = 16, barriers = 16;
+  Json plan;
+  try {
+    plan = Json::parse(toJson(program));
+  } catch (Error const& error) {
+    return error.what();
+  }
+  for (auto const& gpu : plan["gpus"]) {
+    auto const rank = gpu["id"].get<int>();
+    if (gpu["semaphores"].size() > semaphores) {
+      return fmt::format("rank {} has {} semaphores, of {} at most", rank, gpu["semaphores"].size(), semaphores);
+    }
+    for (auto const& block : gpu["threadblocks"]) {
+      auto const whose = fmt::format("rank {} block {}", rank, block["id"].get<int>());
+      std::size_t count = 0;
+      std::string why;
+      auto const look = [&](auto const& self, Json const& ops) -> void {
+        count += ops.size();
+        for (auto const& op : ops) {
+          if (op.contains("channel_ids") && op["channel_ids"].size() > channelsOfOperation) {
+            why = fmt::format("{} names {} channels in one operation, of {} at most", whose, op["channel_ids"].size(),
+                              channelsOfOperation);
+          }
+          if (op.contains("barrier_id") && op["barrier_id"].get<std::size_t>() >= barriers) {
+            why = fmt::format("{} uses barrier {}, of {} that there are", whose, op["barrier_id"].get<int>(), barriers);
+          }
+          if (op.contains("ops")) self(self, op["ops"]);
+        }
+      };
+      look(look, block["ops"]);
+      if (count > operations) why = fmt::format("{} has {} operations, of {} at most", whose, count, operations);
+      for (auto const& channels : block["channels"]) {
+        if (channels["channel_ids"].size() <= channelsOfKind) continue;
+        why = fmt::format("{} uses {} {} channels, of {} at most", whose, channels["channel_ids"].size(),
+                          channels["channel_type"].get<std::string>(), channelsOfKind);
+      }
+      if (!why.empty()) return why;
+    }
+  }
+  return {};
+}
+
 }  // namespace mscclpp::dsl

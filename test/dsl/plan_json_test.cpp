@@ -125,3 +125,28 @@ TEST_CASE("a plan without one of its waits is read, and found wrong") {
   auto const verdict = dsl::verify(dsl::programFromJson(text, "p.json"));
   CHECK(verdict.diagnostic.str() == "rank 1 signals rank 0 over channel 0 2 times, rank 0 waits for it 1 time");
 }
+
+TEST_CASE("what MSCCL++ itself has no room for is told, and written all the same") {
+  CHECK(dsl::mscclppRefusal(dsl::build<SimpleAllGather>()).empty());
+  CHECK(dsl::mscclppRefusal(dsl::build<TwoShotPackets<4>>()).empty());
+  auto many = dsl::build<SimpleAllGather>();
+  many.ranks[1].semaphores.assign(17, 0);
+  CHECK(dsl::mscclppRefusal(many) == "rank 1 has 17 semaphores, of 16 at most");
+  auto longer = dsl::build<SimpleAllGather>();
+  auto& steps = longer.ranks[0].blocks[0].steps;
+  while (steps.size() < 65) steps.push_back({.kind = dsl::StepKind::sync});
+  CHECK(dsl::mscclppRefusal(longer) == "rank 0 block 0 has 65 operations, of 64 at most");
+  steps.pop_back();
+  CHECK(dsl::mscclppRefusal(longer).empty());
+  steps.back() = {.kind = dsl::StepKind::barrier, .objects = {16}, .blocks = 1};
+  CHECK(dsl::mscclppRefusal(longer) == "rank 0 block 0 uses barrier 16, of 16 that there are");
+  auto wide = dsl::build<SimpleAllGather>();
+  dsl::Step signals{.kind = dsl::StepKind::signal};
+  for (int i = 0; i < 9; ++i) {
+    wide.ranks[0].channels.push_back({.peer = 1});
+    signals.objects.push_back(static_cast<int>(wide.ranks[0].channels.size()) - 1);
+  }
+  wide.ranks[0].blocks[0].steps.push_back(signals);
+  CHECK(dsl::mscclppRefusal(wide) == "rank 0 block 0 names 9 channels in one operation, of 8 at most");
+  CHECK(dsl::mscclppRefusal(dsl::programFromJson(dsl::toJson(wide), "again")) == dsl::mscclppRefusal(wide));
+}

@@ -185,6 +185,22 @@ TEST_CASE("a group of blocks asks for a part each, and who signals must have hea
     });
   };
   CHECK(diagnosticOf(send, group(true)) == "");
+  // Any list of blocks, each once.
+  auto const listed = [](std::vector<int> blocks) {
+    return [=](Builder& p) {
+      forBoth(p, [&](int rank, int peer, dsl::MemoryChannelRef channel) {
+        channel.signal({.relaxed = true});
+        channel.wait({.relaxed = true});
+        p.rank(rank).barrier({0, 1, 2});
+        channel.put(p.rank(peer).output()[0], p.rank(rank).input()[0], {.group = {.blocks = blocks}});
+        p.rank(rank).barrier({0, 1, 2});
+        channel.signal();
+        channel.wait();
+      });
+    };
+  };
+  CHECK(diagnosticOf(send, listed({2, 0})) == "");
+  checkRefused(send, listed({2, 0, 2}), "a group of blocks names block 2 twice");
   checkRefused(send, group(false), "rank 1 ends its call without having heard of it");
 }
 

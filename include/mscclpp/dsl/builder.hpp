@@ -163,9 +163,12 @@ constexpr void Builder::add(int rank, At const& at, Step step) {
       return;
     }
   }
-  int const parts = at.group.count > 0 ? at.group.count : 1;
+  int const parts = at.group.size() > 0 ? at.group.size() : 1;
   for (int part = 0; part < parts; ++part) {
-    int const block = at.group.count > 0 ? at.group.first + part : at.tb;
+    int const block = at.group.size() > 0 ? at.group.at(part) : at.tb;
+    for (int other = 0; other < part; ++other) {
+      if (at.group.at(other) == block) refuse(say("a group of blocks names block ", block, " twice"));
+    }
     if (wanted == before || wanted == both) addTo(rank, block, {.written = false});
     step.part = part;
     step.parts = parts;

@@ -16,6 +16,10 @@ namespace mscclpp::dsl {
 // Throws unsupported where the format has no operation for a step, which it names.
 std::string toJson(Program const& program);
 
+// Why MSCCL++ itself would not load or run the plan, for its limits of operations, channels, semaphores and barriers;
+// empty where it would. Plans are written and read here without these limits.
+std::string mscclppRefusal(Program const& program);
+
 template <ProgramType P>
 std::string toJson() {
   return toJson(build<P>());

@@ -255,7 +255,8 @@ std::string whyNoMulticast(Device device) {
 bool isNvlsSupported(Device device) { return whyNoMulticast(device).empty(); }
 
 bool canMulticast(Communicator const& communicator, void const* memory) {
-  auto const& runtime = communicator.device().runtime();
+  auto const device = communicator.device();
+  auto const& runtime = device.runtime();
   bool const binds =
       memory == nullptr || (runtime.multicastBinds(memory) && runtime.allocationOf(memory).base == memory);
   std::vector<std::uint8_t> can(static_cast<std::size_t>(communicator.size()));

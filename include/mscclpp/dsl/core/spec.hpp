@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "mscclpp/dsl/core/program.hpp"
 
@@ -41,10 +42,14 @@ inline constexpr auto before = DataSync::before;
 inline constexpr auto after = DataSync::after;
 inline constexpr auto both = DataSync::both;
 
-// Blocks that share each step given to them, a part each.
+// Blocks that share each step given to them, a part each in their order: `count` neighbours, or any list.
 struct ThreadBlockGroup {
   int first = 0;
   int count = 0;
+  std::vector<int> blocks = {};
+
+  constexpr int size() const { return blocks.empty() ? count : static_cast<int>(blocks.size()); }
+  constexpr int at(int part) const { return blocks.empty() ? first + part : blocks[static_cast<std::size_t>(part)]; }
 };
 
 // Who does a step, and how: `{.tb = 0, .relaxed = true, .dataSync = dsl::after}`.
