@@ -64,6 +64,7 @@ struct Options {
   std::optional<int> hosts;
   std::optional<int> splitMask;
   std::string launch = "graph";
+  std::string packets = "LL16";
   bool inPlace = false;
   bool strict = false;
 };
@@ -241,6 +242,7 @@ int run(Options const& options) {
                        .bytes = sizeFor(options, plan, type, device),
                        .type = type,
                        .op = op,
+                       .packets = options.packets == "LL8" ? dsl::PlanPackets::ll8 : dsl::PlanPackets::ll16,
                        .launch = options.launch == "eager" ? bench::LaunchMode::eager : bench::LaunchMode::graph,
                        .operations = options.iterations.value_or(simulated ? 2 : 20),
                        .replays = options.replays.value_or(simulated ? 1 : 20)};
@@ -295,6 +297,8 @@ int runCommand(int argc, char** argv) {
       ->check(CLI::Range(1, 1'000'000));
   running->add_option("--replays", options.replays, "of which median and p99 are taken; default 20, 1 where simulated")
       ->check(CLI::Range(1, 1'000'000));
+  running->add_option("--packet-type", options.packets, "LL8 or LL16, of plans with packets; default LL16")
+      ->check(CLI::IsMember({"LL8", "LL16"}));
   running->add_option("--launch", options.launch, "graph, or eager: one call after the other")
       ->check(CLI::IsMember({"graph", "eager"}));
   running->add_option("--hosts", options.hosts, "hosts of simulated ranks; default 1")->check(CLI::Range(1, 64));

@@ -120,6 +120,7 @@ class RankBuffers {
             .outBytes = outCount_ * sizeof(T),
             .type = run_.type,
             .op = run_.op,
+            .packets = run_.packets,
             .inWindow = &windows_.front(),
             .outWindow = &windows_.back()};
   }

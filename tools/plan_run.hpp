@@ -21,6 +21,7 @@ struct PlanRun {
   std::uint64_t bytes;  // of a rank's larger buffer
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
+  dsl::PlanPackets packets = dsl::PlanPackets::ll16;
   bench::LaunchMode launch = bench::LaunchMode::graph;
   int operations = 1;  // timed ones, of one replay
   int replays = 1;

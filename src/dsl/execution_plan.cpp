@@ -72,6 +72,9 @@ std::string ExecutionPlan::refusal(int rank, PlanExecution const& call) const {
         "{} bytes a rank; it moves data between chunks of different places, so messages are multiples of {} bytes",
         message, wholeMessage_);
   }
+  if (call.packets == PlanPackets::ll8 && program_.protocol == Protocol::lowLatency && bytesOf(call.type) > 4) {
+    return fmt::format("LL8 packets, which hold 4 bytes of data and no {}; take LL16", nameOf(call.type));
+  }
   auto const kind = kindOf(call.op);
   for (auto const reduction : reductions_) {
     if (reduction == ReduceKind::asCalled && call.op == ReduceOp::none) return "it reduces; name the operation";
@@ -135,6 +138,7 @@ void PlanExecutor::execute(Stream const& stream, PlanExecution const& call) cons
                         count,
                         call.type,
                         call.op,
+                        call.packets,
                         handle,
                         call.inWindow == nullptr ? noWindow : call.inWindow->deviceHandle(),
                         call.outWindow == nullptr ? noWindow : call.outWindow->deviceHandle()};

@@ -16,14 +16,14 @@ struct AnyOp : AnyOperation {
   MSCCLPP_HOST_DEVICE constexpr ReduceKind kind() const { return kindOf(op); }
 };
 
-template <Number T>
+template <Number T, PacketFormat F>
 struct PlanKernel {
   MSCCLPP_DEVICE void operator()(T const* in, T* out, std::uint64_t count, ReduceOp op, layout::PlanHandle const& plan,
                                  layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) const {
     dsl_impl::requireShape(plan);
     dsl_impl::requireRoom(plan, count * sizeof(T));
     if (count == 0) return waitForPreviousKernel();
-    dsl_impl::PlanRunner<T, AnyOp, LL16> runner(plan, inWindow, outWindow, {in, out, count}, AnyOp{{op}});
+    dsl_impl::PlanRunner<T, AnyOp, F> runner(plan, inWindow, outWindow, {in, out, count}, AnyOp{{op}});
     dsl_impl::runTable(runner, plan);
     runner.finish();
   }
@@ -31,8 +31,15 @@ struct PlanKernel {
 
 template <Number T>
 void startPlanOf(Stream const& stream, LaunchShape const& shape, PlanStart const& start) {
-  launch(stream, shape, PlanKernel<T>{}, static_cast<T const*>(start.in), static_cast<T*>(start.out), start.count,
-         start.op, start.plan, start.inWindow, start.outWindow);
+  auto const with = [&]<PacketFormat F>(std::type_identity<F>) {
+    launch(stream, shape, PlanKernel<T, F>{}, static_cast<T const*>(start.in), static_cast<T*>(start.out), start.count,
+           start.op, start.plan, start.inWindow, start.outWindow);
+  };
+  // ExecutionPlan::refusal() has seen that a packet holds an element.
+  if constexpr (sizeof(T) <= LL8::words * 4) {
+    if (start.packets == PlanPackets::ll8) return with(std::type_identity<LL8>{});
+  }
+  with(std::type_identity<LL16>{});
 }
 
 }  // namespace MSCCLPP_BACKEND

@@ -9,6 +9,7 @@
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/dsl/core/program.hpp"
+#include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
@@ -22,6 +23,7 @@ struct PlanStart {
   std::uint64_t count;  // elements of the message
   DataType type;
   ReduceOp op;
+  PlanPackets packets;
   layout::PlanHandle const& plan;
   layout::WindowHandle const& inWindow;
   layout::WindowHandle const& outWindow;

@@ -34,6 +34,7 @@ TEST_CASE("puts with signals and flushes") {
 TEST_CASE("packets that proxies move") {
   checkBoth<PortPackets>();
   checkRun<PortPackets, std::int32_t, Max, LL8>();
+  checkPlan<float>(asPlan<PortPackets>(), {.counts = {1000, 7}, .packets = dsl::PlanPackets::ll8});
 }
 
 TEST_CASE("puts in turns, beside memory channels") { checkBoth<PortPipeline>({.counts = {1000, 3, 64}}); }

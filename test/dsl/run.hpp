@@ -77,8 +77,9 @@ struct RunCase {
   std::vector<std::size_t> counts = {1000, 7, 1, 333};
   std::size_t offset = 0;
   std::uint64_t seed = 1;
-  unsigned threads = 64;   // of a block, at most
-  bool multicast = false;  // buffers have multicast addresses, where the machine has such
+  unsigned threads = 64;                              // of a block, at most
+  dsl::PlanPackets packets = dsl::PlanPackets::ll16;  // of plans
+  bool multicast = false;                             // buffers have multicast addresses, where the machine has such
 };
 
 // `start(in, out, count, inWindow, outWindow)` starts one call.
@@ -188,6 +189,7 @@ void checkPlan(dsl::Program program, RunCase const& test = {}) {
                                      .outBytes = count * sizeof(T) * static_cast<unsigned>(collective.outputSlices()),
                                      .type = dataTypeOf<T>(),
                                      .op = reduceOpOf<Op>(),
+                                     .packets = test.packets,
                                      .inWindow = &inWindow,
                                      .outWindow = &outWindow});
     };

@@ -165,6 +165,9 @@ class Run(Plans):
         # Elements of output, of every rank and both compared calls.
         self.runs("gather.json", 2 * 2 * 1024, "--ranks=2", "--size=4K", "--in-place")
         self.runs("packets.json", 2 * 2 * 1000, "--size=1000", "--dtype=uint8", "--op=max")
+        self.runs("packets.json", 2 * 2 * 1000, "--size=2000", "--dtype=float16", "--packet-type=LL8")
+        self.refused("LL8 packets, which hold 4 bytes of data and no float64; take LL16", "run",
+                     self.path("packets.json"), "--device=sim", "--dtype=float64", "--packet-type=LL8")
         self.runs("pull_push.json", 2 * 2 * 512, "--size=1K", "--dtype=bfloat16", "--op=avg", "--iterations=1")
         self.runs("all_to_all.json", 2 * 2 * 512, "--size=4096", "--dtype=float64")
         self.runs("pipelined.json", 2 * 2 * 4096, "--size=4K", "--dtype=float8_e4m3")

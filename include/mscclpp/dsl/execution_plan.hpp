@@ -21,6 +21,10 @@
 
 namespace mscclpp::dsl {
 
+// In which packets of a plan travel: 4 bytes of data in 8, or 8 in 16, which is as fast or faster but needs a network
+// that delivers 16 bytes whole where ports move them.
+enum class PlanPackets : std::uint8_t { ll8, ll16 };
+
 struct PlanExecution {
   void const* in;
   void* out;
@@ -28,6 +32,7 @@ struct PlanExecution {
   std::uint64_t outBytes;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
+  PlanPackets packets = PlanPackets::ll16;  // the same on all ranks
   // That hold `in` and `out` at the same place on every rank, where the plan needs them: see windowUse().
   MemoryWindow const* inWindow = nullptr;
   MemoryWindow const* outWindow = nullptr;

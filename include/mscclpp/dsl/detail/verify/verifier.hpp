@@ -295,8 +295,7 @@ class Verifier {
     return true;
   }
 
-  // ---- ports
-  // ----------------------------------------------------------------------------------------------------------
+  // ---- ports --------------------------------------------------------------------------------------------------------
 
   constexpr void makePorts(int rank) {
     auto& ports = ranks_[at(rank)].ports;
@@ -319,7 +318,7 @@ class Verifier {
   constexpr Stamp nextMove(BlockState& block, Lane& lane, bool packets, int pieces) {
     if (!packets) {
       auto const stamp = stampOf(block, lane.actor, lane.moves++, 0);
-      countMove(block, lane);
+      if (lane.asked >= 0) controlOf(block).completePhases(lane.asked, lane.moves);
       return stamp;
     }
     if (lane.call != block.call) {
@@ -332,9 +331,6 @@ class Verifier {
       lane.pieces = 0;
     }
     return stampOf(block, lane.packets + block.call, lane.phase, 0);
-  }
-  constexpr void countMove(BlockState& block, Lane const& lane) {
-    if (lane.asked >= 0) controlOf(block).completePhases(lane.asked, lane.moves);
   }
   // What a signal or flush of the block tells: that all is done which was asked before, by it and by those of whose
   // asking it has heard.
