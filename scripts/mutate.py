@@ -45,7 +45,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 FOLDERS = ("device", "algorithms")
 # And what proves programs right.
-FILES = ("dsl/core/demand.hpp", "dsl/detail/verify/knowledge.hpp", "dsl/detail/verify/memory_state.hpp", "dsl/detail/verify/verifier.hpp", "dsl/detail/verify/verifier_ends.hpp",
+FILES = ("dsl/core/demand.hpp", "dsl/detail/verify/handovers.hpp", "dsl/detail/verify/knowledge.hpp",
+         "dsl/detail/verify/memory_state.hpp", "dsl/detail/verify/verifier.hpp", "dsl/detail/verify/verifier_ends.hpp",
          "dsl/detail/verify/verifier_moves.hpp")
 # No synchronization and no bounds of memory: the choice by size, where every answer is correct, and arithmetic, whose
 # tests go through every code of every format.
@@ -61,7 +62,8 @@ PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_chann
             "mutation_kill_switch_pipeline", "mutation_kill_ring", "mutation_kill_prologue", "test_device_copy",
             "test_device_bulk_copy", "test_device_port_channel")
 # Of mutants of FILES.
-FILES_PROGRAMS = ("test_dsl_wrong_programs", "test_dsl_verify", "test_check_dsl_random")
+FILES_PROGRAMS = ("test_dsl_wrong_programs", "test_dsl_wrong_channels", "test_dsl_verify", "test_check_dsl_random",
+                  "test_check_dsl_generated")
 FIRST = (("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"),
          ("stage_pieces", "mutation_kill_chain"),
          ("prologue.hpp", "mutation_kill_prologue"), ("device/port_channel.hpp require", "test_device_port_channel"),
