@@ -273,6 +273,36 @@ TEST_CASE("a port waits for the packets that it moves") {
   checkRefused(three, relay(false), "of its next call before");
 }
 
+TEST_CASE("each packet that a port moves tells of itself, call by call") {
+  // Rank 0 sends so many chunks, a put each; rank 1 takes the last ones, and answers.
+  auto const sendChunks = [](int chunks, int taken) {
+    return [=](Builder& p) {
+      auto const packed = p.rank(0).scratch(chunks), there = p.rank(1).scratch(chunks);
+      auto port = p.portChannel(1, 0);
+      p.portChannel(0, 1);
+      auto answer = p.memoryChannel(0, 1);
+      auto answered = p.memoryChannel(1, 0);
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        p.rank(0).copyPackets(packed[chunk], p.rank(0).input()[chunk]);
+        port.putPackets(there[chunk], packed[chunk]);
+      }
+      for (int chunk = chunks - taken; chunk < chunks; ++chunk) {
+        p.expect(p.rank(1).output()[chunk], {p.rank(0).input()[chunk]});
+        p.rank(1).unpackPackets(p.rank(1).output()[chunk], there[chunk]);
+      }
+      answer.signal();
+      answered.wait();
+    };
+  };
+  auto const spec = [](int chunks) {
+    return Spec{.name = "chunks", .collective = dsl::custom(2, chunks, chunks), .protocol = Protocol::lowLatency};
+  };
+  CHECK(diagnosticOf(spec(2), sendChunks(2, 2)) == "");
+  checkRefused(spec(2), sendChunks(2, 1), "writes packets in scratch[0] of rank 0");
+  CHECK(diagnosticOf(spec(40), sendChunks(40, 40)) == "");
+  checkRefused(spec(40), sendChunks(40, 39), "writes packets in scratch[0] of rank 0");
+}
+
 TEST_CASE("what ports and packets cannot be") {
   checkRefused(sendPackets, bothPorts([](Builder& p, int rank, int peer, dsl::PortChannelRef) {
                  auto const from = p.rank(rank).scratch(1);
