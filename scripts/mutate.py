@@ -47,7 +47,7 @@ FOLDERS = ("device", "algorithms")
 # And what proves programs right.
 FILES = ("dsl/core/demand.hpp", "dsl/detail/verify/handovers.hpp", "dsl/detail/verify/knowledge.hpp",
          "dsl/detail/verify/memory_state.hpp", "dsl/detail/verify/verifier.hpp", "dsl/detail/verify/verifier_ends.hpp",
-         "dsl/detail/verify/verifier_moves.hpp")
+         "dsl/detail/verify/verifier_moves.hpp", "dsl/detail/verify/verifier_ports.hpp")
 # No synchronization and no bounds of memory: the choice by size, where every answer is correct, and arithmetic, whose
 # tests go through every code of every format.
 LEFT_OUT = {"algorithms/core/facts.hpp", "algorithms/core/traits.hpp", "device/number.hpp", "base/number_codec.hpp"}

@@ -281,31 +281,32 @@ class RankWriter {
   std::vector<int> channels_[3], buffers_[3];  // of the block, by kind
 };
 
-}  // namespace
-
-std::string toJson(Program const& program) {
+Json planOf(Program const& program) {
   Json ranks = Json::array();
   for (int rank = 0; rank < program.size(); ++rank) ranks.push_back(RankWriter(program, rank).write());
-  Json const plan{{"name", program.name.str()},
-                  {"collective", wordFor(collectiveWords, program.collective.kind)},
-                  {"protocol", wordFor(protocolWords, program.protocol)},
-                  {"inplace", program.inPlace},
-                  {"reuse_resources", program.reuseResources},
-                  {"gpus", std::move(ranks)},
-                  {"num_threads_per_block", program.threads},
-                  {"use_double_scratch_buffer", program.doubleScratch},
-                  {"buffer_alignment", program.alignment},
-                  {"min_message_size", program.minBytes},
-                  {"max_message_size", program.maxBytes}};
-  return plan.dump() + "\n";
+  return {{"name", program.name.str()},
+          {"collective", wordFor(collectiveWords, program.collective.kind)},
+          {"protocol", wordFor(protocolWords, program.protocol)},
+          {"inplace", program.inPlace},
+          {"reuse_resources", program.reuseResources},
+          {"gpus", std::move(ranks)},
+          {"num_threads_per_block", program.threads},
+          {"use_double_scratch_buffer", program.doubleScratch},
+          {"buffer_alignment", program.alignment},
+          {"min_message_size", program.minBytes},
+          {"max_message_size", program.maxBytes}};
 }
+
+}  // namespace
+
+std::string toJson(Program const& program) { return planOf(program).dump() + "\n"; }
 
 std::string mscclppRefusal(Program const& program) {
   // Of its executor's tables.
   constexpr std::size_t operations = 64, channelsOfKind = 16, channelsOfOperation = 8, semaphores = 16, barriers = 16;
   Json plan;
   try {
-    plan = Json::parse(toJson(program));
+    plan = planOf(program);
   } catch (Error const& error) {
     return error.what();
   }

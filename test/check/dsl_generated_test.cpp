@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "check/explore_program.hpp"
+#include "dsl/channel_programs.hpp"
 #include "mscclpp/dsl/build.hpp"
 
 using namespace check_test;
@@ -312,26 +313,12 @@ bool packetsOrder(dsl::Program const& program, dsl::Verdict const& verdict) {
   return false;
 }
 
-// Two ranks pack packets, meet, have their ports send them, and unpack what comes: with nothing that tells, in the next
-// call, that the port has read what it overwrites, or with a flush.
-dsl::Program packedForPorts(bool flushes) {
+dsl::Program packedForPorts(dsl_test::PackedTold told) {
   Builder p({.name = "packed_for_ports",
              .collective = dsl::sendReceive(2),
              .protocol = dsl::Protocol::lowLatency,
              .threads = threads});
-  dsl::BufferRef const packed[] = {p.rank(0).scratch(2), p.rank(1).scratch(2)};
-  for (int rank = 0; rank < 2; ++rank) {
-    auto const self = p.rank(rank);
-    int const peer = 1 - rank;
-    auto port = p.portChannel(peer, rank);
-    auto memory = p.memoryChannel(peer, rank);
-    self.copyPackets(packed[rank][1], self.input()[0]);
-    memory.signal({.relaxed = true});
-    memory.wait({.relaxed = true});
-    port.putPackets(packed[peer][0], packed[rank][1]);
-    self.unpackPackets(self.output()[0], packed[rank][0]);
-    if (flushes) port.flush();
-  }
+  dsl_test::packForPorts(p, told);
   return dsl::finish(p);
 }
 
@@ -339,7 +326,7 @@ dsl::Program packedForPorts(bool flushes) {
 
 TEST_CASE("a late port sends the next call's packets") {
   for (bool const flushes : {true, false}) {
-    auto program = packedForPorts(flushes);
+    auto program = packedForPorts(flushes ? dsl_test::PackedTold::flushed : dsl_test::PackedTold::nothing);
     CHECK(dsl::prove(program).right() == flushes);
     auto outputs = demandedOutputs(program);
     auto const result = exploreProgram(

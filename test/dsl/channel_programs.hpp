@@ -54,6 +54,29 @@ struct PortPackets {
   }
 };
 
+// Both pack packets, meet, have their ports send them, and unpack what comes. What tells that the port has read what
+// the next call overwrites: a flush, an answer, or nothing.
+enum class PackedTold { flushed, answered, nothing };
+constexpr void packForPorts(dsl::Builder& p, PackedTold told) {
+  dsl::BufferRef const scratch[] = {p.rank(0).scratch(2), p.rank(1).scratch(2)};
+  for (int rank = 0; rank < 2; ++rank) {
+    auto const self = p.rank(rank);
+    int const peer = 1 - rank;
+    auto port = p.portChannel(peer, rank);
+    auto memory = p.memoryChannel(peer, rank);
+    self.copyPackets(scratch[rank][1], self.input()[0]);
+    memory.signal({.relaxed = true});
+    memory.wait({.relaxed = true});
+    port.putPackets(scratch[peer][0], scratch[rank][1]);
+    self.unpackPackets(self.output()[0], scratch[rank][0]);
+    if (told == PackedTold::flushed) port.flush();
+    if (told == PackedTold::answered) {
+      memory.signal({.relaxed = true});
+      memory.wait({.relaxed = true});
+    }
+  }
+}
+
 // Rank r's input goes to rank r + 1 in turns, through scratch of the receiver; two memory channels say who may write.
 struct PortPipeline {
   static constexpr dsl::Spec spec{.name = "port_pipeline", .collective = dsl::sendReceive(2), .threads = 64};

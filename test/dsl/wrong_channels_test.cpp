@@ -2,6 +2,7 @@
 //
 // Wrong programs of ports, switches and relaxed steps, each refused with the sentence that says what is wrong, beside
 // the right ones that they differ from in one thing.
+#include "dsl/channel_programs.hpp"
 #include "dsl/refusals.hpp"
 #include "mscclpp/dsl/passes/promote.hpp"
 
@@ -205,33 +206,14 @@ TEST_CASE("a group of blocks asks for a part each, and who signals must have hea
 }
 
 TEST_CASE("packets that a port moves are read when they have come, and not before") {
-  // Both pack, meet, have their ports send the packets, and unpack.
-  enum Told { flushed, answered, nothing };
-  auto const packed = [](Told told) {
-    return [=](Builder& p) {
-      dsl::BufferRef const scratch[] = {p.rank(0).scratch(2), p.rank(1).scratch(2)};
-      for (int rank = 0; rank < 2; ++rank) {
-        auto const self = p.rank(rank);
-        int const peer = 1 - rank;
-        auto port = p.portChannel(peer, rank);
-        auto memory = p.memoryChannel(peer, rank);
-        self.copyPackets(scratch[rank][1], self.input()[0]);
-        memory.signal({.relaxed = true});
-        memory.wait({.relaxed = true});
-        port.putPackets(scratch[peer][0], scratch[rank][1]);
-        self.unpackPackets(self.output()[0], scratch[rank][0]);
-        if (told == flushed) port.flush();
-        if (told == answered) memory.signal({.relaxed = true}), memory.wait({.relaxed = true});
-      }
-    };
-  };
+  auto const packed = [](PackedTold told) { return [=](Builder& p) { packForPorts(p, told); }; };
   constexpr Spec oneScratch{.name = "one_scratch", .collective = dsl::sendReceive(2), .protocol = Protocol::lowLatency};
-  CHECK(diagnosticOf(oneScratch, packed(flushed)) == "");
-  CHECK(diagnosticOf(oneScratch, packed(answered)) == "");
-  checkRefused(oneScratch, packed(nothing), "writes packets in scratch[1] of rank 0");
-  checkRefused(oneScratch, packed(nothing), "the port moves data later: flush its channel between them");
+  CHECK(diagnosticOf(oneScratch, packed(PackedTold::flushed)) == "");
+  CHECK(diagnosticOf(oneScratch, packed(PackedTold::answered)) == "");
+  checkRefused(oneScratch, packed(PackedTold::nothing), "writes packets in scratch[1] of rank 0");
+  checkRefused(oneScratch, packed(PackedTold::nothing), "the port moves data later: flush its channel between them");
   // With two halves in turn the next call's meeting comes between.
-  CHECK(diagnosticOf(sendPackets, packed(nothing)) == "");
+  CHECK(diagnosticOf(sendPackets, packed(PackedTold::nothing)) == "");
 }
 
 TEST_CASE("a port waits for the packets that it moves") {

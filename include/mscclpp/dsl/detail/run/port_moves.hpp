@@ -15,11 +15,6 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
 
-template <PacketFormat P>
-MSCCLPP_DEVICE std::uint32_t portSlots(Piece const& piece) {
-  return piece.empty ? 0 : packetSlots<P>(piece.units + piece.pad);
-}
-
 // By one thread.
 template <PacketFormat P, class Context, class Steps>
 MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, layout::PlanStep const& step) {
@@ -36,7 +31,7 @@ MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, layout::
       ends[i] = context.places.portPlace(operand, chunk, piece.first);
       packets = operand.packets;
     });
-    auto const bytes = packets ? std::uint64_t{portSlots<P>(piece)} * P::slotBytes : piece.bytes();
+    auto const bytes = packets ? std::uint64_t{slotsOf<P>(context, steps, step, piece)} * P::slotBytes : piece.bytes();
     if (bytes != 0) port.put(ends[1].memory, ends[1].offset, ends[0].memory, ends[0].offset, bytes);
   }
 }
@@ -50,7 +45,7 @@ MSCCLPP_DEVICE void awaitSources(Context const& context, Steps const& steps, lay
       step, startOf(step, packetSlots<P>(context.places.longestPiece(step))),
       [&](int chunk) {
         piece = context.places.pieceOf(steps, step, chunk);
-        return portSlots<P>(piece);
+        return slotsOf<P>(context, steps, step, piece);
       },
       [&](int chunk, std::uint32_t slot) {
         std::byte const* place = nullptr;

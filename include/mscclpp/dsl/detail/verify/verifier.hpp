@@ -295,60 +295,6 @@ class Verifier {
     return true;
   }
 
-  // ---- ports --------------------------------------------------------------------------------------------------------
-
-  constexpr void makePorts(int rank) {
-    auto& ports = ranks_[at(rank)].ports;
-    ports.resize(of(rank).channels.size());
-    forEachPortUse(of(rank), [&](int channel, int block, bool packets) {
-      ports[at(channel)].lanes.push_back({.block = block, .actor = actors_++, .packets = packets ? actors_ : -1});
-      if (packets) actors_ += calls_;
-    });
-    for (auto& port : ports) {
-      for (auto& lane : port.lanes) lane.asked = port.lanes.size() > 1 ? actors_++ : -1;
-    }
-  }
-  constexpr Lane& laneOf(BlockState const& block, int channel) {
-    auto& lanes = ranks_[at(block.rank)].ports[at(channel)].lanes;
-    std::size_t i = 0;
-    while (lanes[i].block != block.block) ++i;
-    return lanes[i];
-  }
-  // Of this block's next move by the port.
-  constexpr Stamp nextMove(BlockState& block, Lane& lane, bool packets, int pieces) {
-    if (!packets) {
-      auto const stamp = stampOf(block, lane.actor, lane.moves++, 0);
-      if (lane.asked >= 0) controlOf(block).completePhases(lane.asked, lane.moves);
-      return stamp;
-    }
-    if (lane.call != block.call) {
-      lane.call = block.call;
-      lane.phase = lane.pieces = 0;
-    }
-    // Which move it is does not matter to packets, of which each place has one in a call.
-    if (lane.pieces != 0 && lane.pieces + pieces > Stamp::bits) {
-      ++lane.phase;
-      lane.pieces = 0;
-    }
-    return stampOf(block, lane.packets + block.call, lane.phase, 0);
-  }
-  // What a signal or flush of the block tells: that all is done which was asked before, by it and by those of whose
-  // asking it has heard.
-  constexpr Knowledge behindMoves(BlockState const& block, int channel) {
-    auto knows = block.control;
-    for (auto const& lane : ranks_[at(block.rank)].ports[at(channel)].lanes) {
-      bool const own = lane.block == block.block;
-      knows.completePhases(lane.actor, own ? lane.moves : block.control.phasesOf(lane.asked));
-      if (!own || lane.packets < 0) continue;
-      for (int call = 0; call < lane.call; ++call) knows.completePhases(lane.packets + call, everyPhase);
-      knows.completePhases(lane.packets + lane.call, lane.phase);
-      for (int piece = 0; piece < lane.pieces; ++piece) {
-        knows.completePiece(lane.packets + lane.call, lane.phase, piece);
-      }
-    }
-    return knows;
-  }
-
   constexpr bool arrive(BlockState& block, Step const& step) {
     auto& rank = ranks_[at(block.rank)];
     auto const id = at(step.objects[0]);
@@ -373,6 +319,13 @@ class Verifier {
     return true;
   }
 
+  // In verifier_ports.hpp.
+  constexpr void makePorts(int rank);
+  constexpr Lane& laneOf(BlockState const& block, int channel);
+  constexpr Stamp nextMove(BlockState& block, Lane& lane, bool packets, int pieces);
+  constexpr Knowledge behindMoves(BlockState const& block, int channel);
+  constexpr bool portMove(BlockState& block, Step const& step);
+
   // In verifier_moves.hpp and verifier_ends.hpp.
   struct Access {
     Stamp stamp;
@@ -382,7 +335,6 @@ class Verifier {
     int part;
   };
   constexpr bool move(BlockState& block, Step const& step);
-  constexpr bool portMove(BlockState& block, Step const& step);
   constexpr bool packetsReady(BlockState const& block, Step const& step);
   constexpr int read(Access const& access);
   constexpr void write(Access const& access, int value, int message);
@@ -429,3 +381,4 @@ class Verifier {
 
 #include "mscclpp/dsl/detail/verify/verifier_ends.hpp"
 #include "mscclpp/dsl/detail/verify/verifier_moves.hpp"
+#include "mscclpp/dsl/detail/verify/verifier_ports.hpp"

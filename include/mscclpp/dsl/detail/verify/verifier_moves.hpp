@@ -216,40 +216,4 @@ constexpr bool Verifier::move(BlockState& block, Step const& step) {
   return true;
 }
 
-// The proxy does it, some time before a flush of the channel, or a wait for its signal, ends. Packets are awaited by
-// the block, which meets before it asks, and moved as they are.
-constexpr bool Verifier::portMove(BlockState& block, Step const& step) {
-  bool const packets = step.sources[0].packets;
-  if (packets) {
-    if (!packetsReady(block, step)) return false;
-    auto stamp = stampOf(block, block.actor, block.phase, block.inPhase++);
-    forEachPiece(block, step, [&](int chunk, int part) {
-      stamp.piece = chunk;
-      stamp.bit = bitOf(block.pieces++);
-      int const known = told(block, step, block.all, chunk, part);
-      block.arrived.joinCause(copied(known));
-      read(pieceOf(step.sources[0], stamp, copied(known), chunk, part));
-    });
-    endPhase(block);
-  }
-  int pieces = 0;
-  forEachPiece(block, step, [&](int, int) { ++pieces; });
-  int const known = copyOfControl(block);
-  auto& lane = laneOf(block, step.objects[0]);
-  auto stamp = nextMove(block, lane, packets, pieces);
-  forEachPiece(block, step, [&](int chunk, int part) {
-    stamp.piece = chunk;
-    stamp.bit = packets ? bitOf(lane.pieces++) : -1;
-    int const value = read(pieceOf(step.sources[0], stamp, copied(known), chunk, part));
-    int const message = static_cast<int>(messages_.size());
-    if (packets) messages_.push_back({known, stamp.actor, stamp.phase, stamp.bit});
-    if (diagnostic_.empty()) write(pieceOf(step.targets[0], stamp, copied(known), chunk, part), value, message);
-  });
-  if (packets && lane.pieces > Stamp::bits) {
-    ++lane.phase;
-    lane.pieces = 0;
-  }
-  return true;
-}
-
 }  // namespace mscclpp::dsl::detail
