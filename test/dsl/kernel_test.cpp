@@ -123,6 +123,7 @@ TEST_CASE("a context whose packets have no new flags says so, and serves no furt
 
 TEST_CASE("other collectives") {
   checkRun<ScratchAllToAll<3>>();
+  checkRun<UnevenAllToAll>({.counts = {360, 36, 3600}});
   checkRun<TwoLevelReduceScatter, Half>();
   checkRun<PipelinedSendReceive, std::uint8_t>({.counts = {5000, 1, 600}});
 }

@@ -216,6 +216,39 @@ struct ScratchAllToAll {
   }
 };
 
+// An all-to-all whose parts differ: a custom collective of as many chunks as the longest buffer has, the demand said part
+// by part. What no part takes stays as it was.
+struct UnevenAllToAll {
+  static constexpr int ranks = 3;
+  static constexpr int chunks = 9;  // rank 2 sends and gets so many
+  // Parts of 0 to 4 chunks.
+  static constexpr int part(int from, int to) { return from + to; }
+
+  static constexpr dsl::Spec spec{.name = "uneven_alltoall", .collective = dsl::custom(ranks, chunks, chunks)};
+  static constexpr void define(dsl::Builder& p) {
+    for (int from = 0; from < ranks; ++from) {
+      for (int to = 0, sent = 0; to < ranks; sent += part(from, to++)) {
+        int got = 0;
+        for (int r = 0; r < from; ++r) got += part(r, to);
+        auto const source = p.rank(from).input()(sent, part(from, to)), target = p.rank(to).output()(got, part(from, to));
+        for (int c = 0; c < part(from, to); ++c) {
+          p.expect(p.rank(to).output()[got + c], {p.rank(from).input()[sent + c]});
+        }
+        if (from == to) {
+          if (part(from, to) > 0) p.rank(to).copy(target, source, {.tb = to});
+          continue;
+        }
+        auto channel = p.memoryChannel(to, from), back = p.memoryChannel(from, to);
+        back.signal({.tb = from, .relaxed = true});
+        channel.wait({.tb = to, .relaxed = true});
+        channel.put(target, source, {.tb = to});
+        channel.signal({.tb = to});
+        back.wait({.tb = from});
+      }
+    }
+  }
+};
+
 // Two levels: `Groups` groups of two ranks reduce among themselves first, then across the groups. Reduce-scatter.
 struct TwoLevelReduceScatter {
   static constexpr dsl::Spec spec{.name = "two_level_reducescatter", .collective = dsl::reduceScatter(4)};

@@ -26,13 +26,12 @@ struct Spec {
   bool fuse = true;      // merges steps that one pass over the data can do
   bool strict = false;   // a relaxed signal or wait that must hand over data is refused, not made an ordered one
   bool doubleScratch = false;
-  bool reuseResources = false;
+  bool reuseResources = false;  // written for MSCCL++; here contexts serve any buffers and streams in turn
   int threads = 1024;  // per block
   std::uint64_t alignment = 16;
   std::uint64_t minBytes = 0, maxBytes = ~std::uint64_t{0};  // of the message
   bool compiled = true;   // false: proved when its context is made and interpreted, as a plan: for programs that
                           // compilers take too long to evaluate
-  std::uint64_t tag = 0;  // for the caller's selector
 };
 
 // Where a block meets itself around a step. `automatic`: where the steps need it (Spec::autoSync), else both.
