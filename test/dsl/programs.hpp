@@ -216,8 +216,8 @@ struct ScratchAllToAll {
   }
 };
 
-// An all-to-all whose parts differ: a custom collective of as many chunks as the longest buffer has, the demand said part
-// by part. What no part takes stays as it was.
+// An all-to-all whose parts differ: a custom collective of as many chunks as the longest buffer has, the demand said
+// part by part. What no part takes stays as it was.
 struct UnevenAllToAll {
   static constexpr int ranks = 3;
   static constexpr int chunks = 9;  // rank 2 sends and gets so many
@@ -230,7 +230,8 @@ struct UnevenAllToAll {
       for (int to = 0, sent = 0; to < ranks; sent += part(from, to++)) {
         int got = 0;
         for (int r = 0; r < from; ++r) got += part(r, to);
-        auto const source = p.rank(from).input()(sent, part(from, to)), target = p.rank(to).output()(got, part(from, to));
+        auto const source = p.rank(from).input()(sent, part(from, to)),
+                   target = p.rank(to).output()(got, part(from, to));
         for (int c = 0; c < part(from, to); ++c) {
           p.expect(p.rank(to).output()[got + c], {p.rank(from).input()[sent + c]});
         }

@@ -13,6 +13,10 @@ MSCCLPP_DEVICE std::uint64_t notEarlier(std::uint64_t value) {
   asm volatile("" : "+l"(value));
   return value;
 }
+MSCCLPP_DEVICE std::uint32_t notAnew(std::uint32_t value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
 
 }  // namespace arch
 }  // namespace MSCCLPP_BACKEND

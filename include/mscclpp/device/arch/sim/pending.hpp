@@ -10,6 +10,7 @@ inline namespace MSCCLPP_BACKEND {
 namespace arch {
 
 MSCCLPP_DEVICE std::uint64_t notEarlier(std::uint64_t value) { return value; }
+MSCCLPP_DEVICE std::uint32_t notAnew(std::uint32_t value) { return value; }
 
 }  // namespace arch
 }  // namespace MSCCLPP_BACKEND

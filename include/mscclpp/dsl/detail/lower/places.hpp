@@ -66,7 +66,13 @@ class PlanPlaces {
  public:
   MSCCLPP_DEVICE PlanPlaces(layout::PlanHandle const& plan, layout::WindowHandle const& in,
                             layout::WindowHandle const& out, PlanCall<T> const& call, layout::RoundCounter const& done)
-      : plan_(plan), inWindow_(in), outWindow_(out), call_(call), bytes_(call.count * sizeof(T)), done_(done) {
+      : plan_(plan),
+        inWindow_(in),
+        outWindow_(out),
+        call_(call),
+        bytes_(call.count * sizeof(T)),
+        done_(done),
+        rank_(plan.rank) {
     units_ = static_cast<std::uint32_t>(ceilDiv<std::uint64_t>(bytes_, 16));
     upper_ = ceilDiv(units_, static_cast<std::uint32_t>(shape().longestOf));
     inputChunks_ = chunksOf(shape().inputPerSlice);
@@ -76,7 +82,7 @@ class PlanPlaces {
   MSCCLPP_DEVICE layout::PlanHandle const& plan() const { return plan_; }
   MSCCLPP_DEVICE decltype(auto) shape() const { return Shape::of(plan_); }
   MSCCLPP_DEVICE int numberOf(layout::RankNumber const& number) const {
-    return number.at(plan_.rank, shape().ranks, instance_);
+    return number.at(rank_, shape().ranks, instance_);
   }
   // Number of this call. Its load is begun before the call's other loads and awaited where the number is needed, which
   // is behind the first of them.
@@ -143,7 +149,7 @@ class PlanPlaces {
       piece.units = first < piece.units ? minimum(piece.units, end) - first : 0;
     }
     if (last && piece.units != 0 && piece.first + piece.units == all) {
-      piece.slack = -static_cast<std::uint32_t>(bytes_) % 16;
+      piece.slack = arch::notAnew(-static_cast<std::uint32_t>(bytes_) % 16);
     }
     return piece;
   }
@@ -163,8 +169,8 @@ class PlanPlaces {
     auto const memory = plan_.portMemories[operand.buffer] + static_cast<std::uint32_t>(rankOf(operand));
     auto const at = offsetOf(operand, which, units);
     if (isScratch(operand)) return {memory, plan_.scratchStart + at};
-    auto const* const window = (isInput(operand) ? inWindow_ : outWindow_).bases[plan_.rank];
-    return {memory, static_cast<std::uint64_t>(base(operand, plan_.rank) - window) + at};
+    auto const* const window = (isInput(operand) ? inWindow_ : outWindow_).bases[rank_];
+    return {memory, static_cast<std::uint64_t>(base(operand, rank_) - window) + at};
   }
 
   // For multicast accesses of 16 bytes, where everybody's operand lies at the same place; null where that cannot be.
@@ -172,7 +178,7 @@ class PlanPlaces {
     auto const& window = isInput(operand) ? inWindow_ : outWindow_;
     auto* const memory = isScratch(operand) ? plan_.scratchMulticast : window.multicast;
     if (memory == nullptr) return nullptr;
-    auto* const start = isScratch(operand) ? memory : memory + (base(operand, plan_.rank) - window.bases[plan_.rank]);
+    auto* const start = isScratch(operand) ? memory : memory + (base(operand, rank_) - window.bases[rank_]);
     auto* const place = start + offsetOf(operand, which, units);
     return reinterpret_cast<std::uintptr_t>(place) % 16 == 0 ? place : nullptr;
   }
@@ -238,9 +244,9 @@ class PlanPlaces {
   MSCCLPP_DEVICE std::byte* base(layout::PlanOperand const& operand, int rank) const {
     auto* const own = isInput(operand) ? reinterpret_cast<std::byte*>(const_cast<T*>(call_.in))
                                        : reinterpret_cast<std::byte*>(call_.out);
-    if (rank == plan_.rank) return own;
+    if (rank == rank_) return own;
     auto const& window = isInput(operand) ? inWindow_ : outWindow_;
-    return window.bases[rank] + (own - window.bases[plan_.rank]);
+    return window.bases[rank] + (own - window.bases[rank_]);
   }
 
   layout::PlanHandle const& plan_;
@@ -252,6 +258,7 @@ class PlanPlaces {
   std::uint32_t upper_;  // units of its longest chunk
   Chunking inputChunks_, outputChunks_;
   layout::RoundCounter done_;  // calls before this one
+  int rank_;                   // kept: a load that the compiler takes for one that may change stays in every loop
   int instance_ = 0;
   std::uint32_t windowStart_ = 0;  // of the turn, into each chunk
   std::uint32_t window_ = ~0u;
