@@ -167,10 +167,10 @@ want_packages() {
 cmake_common=(-G Ninja -S "$root")
 
 # start_mps FOLDER: from now on ranks that share a GPU run side by side; false where the daemon does not start. The folder's
-# name has to be short. stop_mps ends it.
+# name has to be short. stop_mps ends it. A daemon of the caller's stays in use, and goes on.
 mps=no
 start_mps() {
-  [ "$mps" = no ] || return 0
+  [ "$mps" = no ] && [ -z "${CUDA_MPS_PIPE_DIRECTORY:-}" ] || return 0
   mkdir -p "$1/mps/pipe" "$1/mps/log"
   export CUDA_MPS_PIPE_DIRECTORY=$1/mps/pipe CUDA_MPS_LOG_DIRECTORY=$1/mps/log
   timeout 20 nvidia-cuda-mps-control -d && mps=yes

@@ -4,7 +4,7 @@
 # Runs NVIDIA's nccl-tests, unmodified, on this library's libmscclpp_nccl.so, and fails where one finds a wrong result.
 #
 #   scripts/nccl_tests.sh --sources=FOLDER [--library=FOLDER] [--include=FOLDER] [--build=FOLDER] [--ranks=N]
-#                         [--programs=LIST] [-- ARGUMENTS OF THE PROGRAMS]
+#                         [--programs=LIST] [--device=N] [--variants] [-- ARGUMENTS OF THE PROGRAMS]
 #
 # --sources=    of nccl-tests, which this repository does not hold (https://github.com/NVIDIA/nccl-tests)
 # --library=    where libmscclpp_nccl.so is; default build/gpu/apps/nccl
@@ -13,8 +13,12 @@
 # --ranks=      default: one for each GPU, as threads of one process. More than there are GPUs: processes that share the
 #               first one, under MPS where its control daemon is here, with Open MPI
 # --programs=   separated by commas; default all ten
+# --device=     the GPU that shared ranks have; default 0
+# --variants    the arguments, then sums with each of: graphs, several collectives at once, registered buffers, symmetric
+#               windows, unaligned buffers, a wait after each call, communicators made in parallel
 # Without further arguments: 8 bytes to 64 MiB, every result checked, all types and operations.
-# One line a program, and the last line is 'N passed, N failed'.
+# First, an all-reduce that leaves out the last element has to be found wrong.
+# One line a program, and the last line is 'N passed, N failed'. An MPS daemon that runs already is used.
 
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -24,6 +28,8 @@ library=build/gpu/apps/nccl
 include=/usr/include
 build=build/nccl-tests
 ranks=
+device=0
+variants=('')
 programs=all_reduce,all_gather,broadcast,reduce_scatter,reduce,alltoall,scatter,gather,sendrecv,hypercube
 arguments=()
 while [ $# -gt 0 ]; do
@@ -34,6 +40,8 @@ while [ $# -gt 0 ]; do
     --build=*) build=${1#*=} ;;
     --ranks=*) ranks=${1#*=} ;;
     --programs=*) programs=${1#*=} ;;
+    --device=*) device=${1#*=} ;;
+    --variants) variants=('' '-G 2' '-m 4' '-R 1' '-R 2' '-u 1' '-z 1' '-p 1') ;;
     -h | --help) usage; exit 0 ;;
     --) shift; arguments=("$@"); break ;;
     *) die "unknown argument $1; see scripts/nccl_tests.sh --help" ;;
@@ -70,7 +78,7 @@ make=(make -C "$sources/src" -j "$jobs" "BUILDDIR=$build/mpi$mpi" "MPI=$mpi" "CU
 export NCCL_NVLS_ENABLE=0 LD_LIBRARY_PATH="$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 launch=()
 if [ "$mpi" -eq 1 ]; then
-  export NCCL_TESTS_DEVICE=0
+  export NCCL_TESTS_DEVICE=$device
   launch=(mpirun --allow-run-as-root --oversubscribe -np "$ranks")
   work=$(mktemp -d)
   finish() {
@@ -83,24 +91,47 @@ else
   arguments+=(-g "$ranks")
 fi
 
+cat >"$build/planted.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <nccl.h>
+ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream) {
+  __typeof__(&ncclAllReduce) const right = (__typeof__(&ncclAllReduce))dlsym(RTLD_NEXT, "ncclAllReduce");
+  return right(in, out, count > 1 ? count - 1 : count, type, op, comm, stream);
+}
+END
+"${CC:-cc}" -shared -fPIC -o "$build/planted.so" "$build/planted.c" "-I$build/home/include" "-I$cuda_home/include" -ldl ||
+  die "the planted fault does not compile"
+
 passed=0
 failed=0
-for program in ${programs//,/ }; do
-  log=$build/${program}_$ranks.txt
-  start=$SECONDS
-  status=0
-  timeout --kill-after=10 "${NCCL_TESTS_LIMIT:-300}" ${launch[@]+"${launch[@]}"} "$build/mpi$mpi/${program}_perf" \
-    "${arguments[@]}" >"$log" 2>&1 || status=$?
+preload=
+# run PROGRAM VARIANT
+run() {
+  local log="$build/$1_$ranks${2:+_${2//[- ]/}}.txt" start=$SECONDS status=0 verdict=right rows
+  local given=("${arguments[@]}")
+  # shellcheck disable=SC2206  # words of the table above
+  [ -z "$2" ] || given+=($2 -o sum)
+  timeout --kill-after=10 "${NCCL_TESTS_LIMIT:-300}" ${launch[@]+"${launch[@]}"} env "LD_PRELOAD=$preload" \
+    "$build/mpi$mpi/$1_perf" "${given[@]}" >"$log" 2>&1 || status=$?
   # 'Out of bounds values : 0 OK' is printed where every element of every row was right.
   if [ "$status" -eq 0 ] && grep -q '# Out of bounds values : 0 OK' "$log"; then
     passed=$((passed + 1))
-    verdict=right
   else
     failed=$((failed + 1))
     verdict="WRONG (status $status, see $log)"
   fi
   rows=$(grep -cE '^ +[0-9]+ +[0-9]+ ' "$log" || true)
-  printf '%-16s %d ranks, %4d rows, %3d s: %s\n' "$program" "$ranks" "$rows" $((SECONDS - start)) "$verdict"
+  printf '%-16s %-5s %d ranks, %4d rows, %3d s: %s\n' "$1" "$2" "$ranks" "$rows" $((SECONDS - start)) "$verdict"
+}
+preload=$build/planted.so
+run all_reduce '' >/dev/null
+grep -q '# Out of bounds values : [1-9][0-9]* FAILED' "$build/all_reduce_$ranks.txt" ||
+  die "all_reduce does not find the planted fault, see $build/all_reduce_$ranks.txt"
+preload='' passed=0 failed=0
+for variant in "${variants[@]}"; do
+  for program in ${programs//,/ }; do run "$program" "$variant"; done
 done
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -6,18 +6,21 @@
 # tests of PTX) is compiled for all of them, the rest for one, with fewer optimisations. The last line printed is
 # 'N passed, N failed'.
 #
-#   scripts/test.sh [--no-install] [-- ARGUMENTS OF ctest]
+#   scripts/test.sh [--no-install] [--torch] [-- ARGUMENTS OF ctest]
 #
 # --no-install   only say which packages are missing
+# --torch        with PyTorch, from PyPI into build/torch (5.3 GB), for the tests that import it
 # MSCCLPP_USE_CUDA=OFF leaves CUDA alone; MSCCLPP_WERROR=ON makes warnings errors; JOBS=N limits the processes.
 
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 ctest_arguments=()
+torch=no
 while [ $# -gt 0 ]; do
   case "$1" in
     --no-install) may_install=no ;;
+    --torch) torch=yes ;;
     -h | --help) usage; exit 0 ;;
     --) shift; ctest_arguments=("$@"); break ;;
     *) die "unknown argument $1; see scripts/test.sh --help" ;;
@@ -62,6 +65,13 @@ else
   say "without CUDA"
   build=build/test-sim
   configure+=(-DMSCCLPP_USE_CUDA=OFF)
+fi
+
+if [ "$torch" = yes ]; then
+  say "PyTorch"
+  [ -x build/torch/bin/python ] || python3 -m venv build/torch
+  build/torch/bin/python -m pip install --quiet --disable-pip-version-check torch==2.11.0 numpy || finish 0 1
+  configure+=("-DMSCCLPP_TORCH_PYTHON=$root/build/torch/bin/python")
 fi
 
 say "configuring $build"

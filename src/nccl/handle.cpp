@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "nccl/handle.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -15,6 +17,17 @@
 
 namespace mscclpp::nccl {
 namespace {
+
+std::atomic<pid_t> processNow{0};
+
+// Without a system call, which took 0.2 us of each call of the interface.
+pid_t thisProcess() {
+  static bool const told = [] {
+    processNow = ::getpid();
+    return ::pthread_atfork(nullptr, nullptr, [] { processNow = ::getpid(); }) == 0;
+  }();
+  return told ? processNow.load(std::memory_order_relaxed) : ::getpid();
+}
 
 constexpr std::uint64_t handleMagic = 0x6d7363636c2b2b31;  // no pointer, and unlikely as data
 
@@ -67,8 +80,7 @@ class Leaving {
 
 }  // namespace
 
-Handle::Handle(Device device)
-    : magic_(handleMagic), process_(static_cast<std::uint64_t>(::getpid())), device_(device) {}
+Handle::Handle(Device device) : magic_(handleMagic), process_(thisProcess()), device_(device) {}
 
 Handle& Handle::of(ncclComm* communicator) {
   if (communicator == nullptr) refuse(ncclInvalidArgument, "the communicator is a null pointer");
@@ -78,9 +90,9 @@ Handle& Handle::of(ncclComm* communicator) {
     refuse(ncclInvalidArgument, "{} is no communicator of this library", fmt::ptr(communicator));
   }
   auto& handle = *reinterpret_cast<Handle*>(communicator);
-  if (handle.process_ != static_cast<std::uint64_t>(::getpid())) {
+  if (handle.process_ != thisProcess()) {
     refuse(ncclInvalidUsage, "a communicator of process {}, which process {} has from fork(); make one of its own",
-           handle.process_, ::getpid());
+           handle.process_, thisProcess());
   }
   return handle;
 }

@@ -3,6 +3,8 @@
 // What an ncclComm_t points to. It is never freed, so that whoever calls with one that has been destroyed is told.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -33,7 +35,7 @@ class Handle {
 
  private:
   std::uint64_t magic_;
-  std::uint64_t process_;
+  pid_t process_;
   Device device_;
   mutable std::mutex mutex_;
   std::shared_ptr<Comm> comm_;

@@ -2,10 +2,16 @@
 //
 // NCCL's communicators: made, split, ended; memory; what is refused.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -35,6 +41,43 @@ void sumOnce(NcclRank const& rank, ncclComm_t comm, float expected) {
   CHECK_NCCL(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, comm, rank.native()));
   rank.stream.synchronize();
   CHECK(data.are(expected));
+}
+
+// What this process holds: files, threads, and mapped files, which simulated memory is.
+struct Held {
+  std::ptrdiff_t files = 0, threads = 0;
+  std::size_t mapped = 0;
+
+  static Held now() {
+    auto const entries = [](char const* folder) {
+      auto const all = std::filesystem::directory_iterator(folder);
+      return std::distance(begin(all), end(all));
+    };
+    Held held{entries("/proc/self/fd"), entries("/proc/self/task")};
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      unsigned long first = 0, end = 0;
+      if (line.find(" rw-s ") != line.npos && std::sscanf(line.c_str(), "%lx-%lx", &first, &end) == 2) {
+        held.mapped += end - first;
+      }
+    }
+    return held;
+  }
+  bool isWithin(Held const& other) const {
+    return files <= other.files && threads <= other.threads && mapped <= other.mapped;
+  }
+};
+
+// Memory of a communicator goes beside the program.
+void checkComesTo(Held const& before) {
+  auto const end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!Held::now().isWithin(before) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  auto const after = Held::now();
+  CHECK(after.files <= before.files);
+  CHECK(after.threads <= before.threads);
+  CHECK(after.mapped <= before.mapped);
 }
 
 }  // namespace
@@ -177,6 +220,53 @@ TEST_CASE("the end of a communicator") {
     CHECK(ncclCommDestroy(part) == ncclInvalidArgument);
     int number = 0;
     CHECK(ncclCommCount(part, &number) == ncclInvalidArgument);
+  });
+}
+
+TEST_CASE("500 communicators made, split and ended leave nothing, and one that is not used takes little") {
+  auto const rounds = [](int count, bool used) {
+    for (int i = 0; i < count; ++i) {
+      forEachNcclRank(2, [&](NcclRank const& rank) {
+        ncclComm_t part = nullptr;
+        CHECK_NCCL(ncclCommSplit(rank.comm, 0, rank.rank, &part, nullptr));
+        if (used) sumOnce(rank, part, 3);
+        CHECK_NCCL(ncclCommDestroy(part));
+      });
+    }
+  };
+  rounds(1, true);  // what a process makes once
+  auto const before = Held::now();
+  rounds(10, true);
+  checkComesTo(before);
+  rounds(240, false);
+  checkComesTo(before);
+
+  std::atomic<int> made = 0;
+  std::atomic<bool> looked = false;
+  Held unused;
+  forEachNcclRank(2, [&](NcclRank const& rank) {
+    ++made;
+    if (rank.rank == 0) {
+      while (made != 2) std::this_thread::yield();
+      unused = Held::now();
+      looked = true;
+    }
+    while (!looked) std::this_thread::yield();
+  });
+  CHECK(unused.mapped <= before.mapped + 2 * (std::size_t{8} << 20));
+}
+
+TEST_CASE("a forked process is told that its communicators are another's") {
+  forEachNcclRank(1, [](NcclRank const& rank) {
+    int ranks = 0;
+    CHECK_NCCL(ncclCommCount(rank.comm, &ranks));
+    auto const child = ::fork();
+    if (child == 0) ::_exit(ncclCommCount(rank.comm, &ranks));
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == ncclInvalidUsage);
+    CHECK_NCCL(ncclCommCount(rank.comm, &ranks));
   });
 }
 

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Runs PyTorch, unmodified, on this library's libmscclpp_nccl.so, and fails where training comes out otherwise than by gloo.
+#
+#   scripts/pytorch_nccl.py [--library=FOLDER] [--ranks=N] [--ways=LIST] [--behind=FILE] [--suite=N] [--seconds=S]
+#
+# --library=  where libmscclpp_nccl.so is; default build/gpu/apps/nccl
+# --ranks=    default: one for each GPU, at least 2; more than there are GPUs share them (start MPS first)
+# --ways=     of test/nccl/pytorch_training.py, separated by commas; default all
+# --behind=   NVIDIA's libnccl.so.2, for what this library does not do (MSCCLPP_NCCL_LIB_PATH)
+# --suite=N   also PyTorch's own tests of its process groups (torch.testing._internal.distributed.distributed_test, which
+#             its wheel has), N at a time; what fails with PyTorch's own NCCL too is listed, not counted
+# --seconds=  after which no further test of the suite is begun
+#
+# One line a way: 'right' where all 20 losses are gloo's within 1e-5 and this library was the one called. The last line is
+# 'N passed, N failed'.
+"""PyTorch on libmscclpp_nccl.so."""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TRAINING = ROOT / "test" / "nccl" / "pytorch_training.py"
+TOLERANCE = 1e-5  # relative, of a loss
+# Never through the switch's multicast, which may be forbidden where this runs.
+SAFE = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "OMP_NUM_THREADS": "4"}
+
+
+def train(way, backend, ranks, folder, environment):
+    """The losses, the file of the NCCL that was called, and what was said."""
+    output = folder / f"{way}_{backend}.json"
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--master-port=0",
+               "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--no-python", "env",
+               *(f"{name}={value}" for name, value in environment.items()), sys.executable, str(TRAINING), way,
+               f"--backend={backend}", f"--output={output}"]
+    done = subprocess.run(command, env={**os.environ, **SAFE}, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0 or not output.exists():
+        return None, "", done.stdout[-1500:] + done.stderr[-3000:]
+    found = json.loads(output.read_text())
+    return found["losses"][way], found["nccl"], ""
+
+
+def verdict(losses, expected, called, library):
+    furthest = max(abs(a - b) / abs(b) for a, b in zip(losses, expected))
+    if len(losses) != len(expected) or not furthest <= TOLERANCE:
+        return f"WRONG: a loss is {furthest:.1e} from gloo's"
+    if not pathlib.Path(called).resolve().is_relative_to(library):
+        return f"WRONG: what was called is {called}"
+    return f"right, {furthest:.1e} from gloo's, {expected[0]:.4f} to {expected[-1]:.4f}"
+
+
+SUITE = """
+import sys, torch.distributed as dist
+from torch.testing._internal.common_utils import run_tests
+from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
+class TestDistBackendWithSpawn(TestDistBackend, DistributedTest._DistTestBase):
+    def setUp(self):
+        super().setUp()
+        self._spawn_processes()
+if __name__ == "__main__":
+    if sys.argv[1:] == ["list"]:
+        print("\\n".join(name for name in dir(TestDistBackendWithSpawn) if name.startswith("test_")))
+    else:
+        run_tests()
+"""
+
+
+def suite(at_once, ranks, folder, environment, end, names=None):
+    """Verdict of each test, or of those named: 'passed', 'skipped: why' or 'failed: its error'."""
+    folder.mkdir()
+    program = folder / "suite.py"
+    program.write_text(SUITE)
+    base = {**os.environ, **SAFE, "BACKEND": "nccl", "WORLD_SIZE": str(ranks), "INIT_METHOD": "env://",
+            "MASTER_ADDR": "127.0.0.1"}
+    if names is None:
+        names = subprocess.run([sys.executable, str(program), "list"], env={**base, "TEMP_DIR": str(folder)},
+                               capture_output=True, text=True, check=True).stdout.split()
+
+    def one(number, name):
+        if time.monotonic() > end:
+            return name, "not run: no time left"
+        own = folder / name
+        for part in ("barrier", "test_dir", "init_dir"):
+            (own / part).mkdir(parents=True, exist_ok=True)
+        run = {**base, **environment, "TEMP_DIR": str(own), "MASTER_PORT": str(21000 + number)}
+        try:
+            done = subprocess.run([sys.executable, str(program), "-v", f"TestDistBackendWithSpawn.{name}"], env=run, cwd=own,
+                                  capture_output=True, text=True, timeout=120, check=False)
+        except subprocess.TimeoutExpired:
+            return name, "failed: 120 s"
+        text = done.stdout + done.stderr
+        if done.returncode != 0:
+            errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*", text, re.MULTILINE)
+            return name, "failed: " + (errors[0] if errors else text.strip().rsplit("\n", 1)[-1])[:160]
+        skipped = re.search(r"skipped '?(.*?)'?$", text, re.MULTILINE) or re.search(r"skipped=\d+", text)
+        return name, f"skipped: {skipped.group(skipped.lastindex or 0)}"[:160] if skipped else "passed"
+
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        return dict(pool.map(one, range(len(names)), names))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", default="build/gpu/apps/nccl")
+    parser.add_argument("--ranks", type=int)
+    parser.add_argument("--ways", default="ddp,compiled,functional,fsdp,tensor,sequence,pipeline,graph")
+    parser.add_argument("--behind")
+    parser.add_argument("--suite", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=1800)
+    arguments = parser.parse_args()
+    library = pathlib.Path(arguments.library).resolve()
+    preload = library / "libnccl.so.2"
+    if not preload.exists():
+        raise SystemExit(f"error: --library={library} holds no libnccl.so.2; build the target mscclpp_nccl")
+    gpus = int(subprocess.run([sys.executable, "-c", "import torch; print(torch.cuda.device_count())"],
+                              capture_output=True, text=True, check=True).stdout)
+    if gpus == 0:
+        raise SystemExit("error: PyTorch sees no GPU here")
+    ranks = arguments.ranks or max(gpus, 2)
+    preloaded = {"LD_PRELOAD": str(preload)}
+    if arguments.behind:
+        preloaded["MSCCLPP_NCCL_LIB_PATH"] = arguments.behind
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        ways = [way for way in arguments.ways.split(",") if way]
+        expected, _, said = train("ddp", "gloo", ranks, folder, {}) if ways else ([], "", "")
+        if expected is None:
+            raise SystemExit(f"error: gloo does not train here:\n{said}")
+        for way in ways:
+            start = time.monotonic()
+            losses, called, said = train(way, "nccl", ranks, folder, preloaded)
+            line = verdict(losses, expected, called, library) if losses else f"WRONG:\n{said}"
+            passed, failed = (passed + 1, failed) if line.startswith("right") else (passed, failed + 1)
+            print(f"{way:12} {ranks} ranks, {time.monotonic() - start:3.0f} s: {line}", flush=True)
+        if arguments.suite:
+            end = time.monotonic() + arguments.seconds
+            here = suite(arguments.suite, ranks, folder / "here", preloaded, end)
+            wrong = [test for test, line in here.items() if line.startswith("failed")]
+            theirs = suite(arguments.suite, ranks, folder / "theirs", {}, end + 60, wrong)
+            for test, line in sorted(here.items()):
+                same = theirs.get(test, "").startswith("failed")
+                if not line.startswith("passed"):
+                    print(f"{test}: {line}{' (so it does on its own NCCL)' if same else ''}")
+                passed += line.startswith("passed")
+                failed += line.startswith("failed") and not same
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
