@@ -28,7 +28,8 @@ TEST_CASE("plans of every collective") {
   checkPlan<std::int64_t>(asPlan<RingAllGather<4>>(), {.offset = 1});
   checkPlan<float>(asPlan<RelayAllGather<3, 2>>(), {.counts = {1, 5, 33, 1000, 1003}});
   checkPlan<std::uint8_t>(asPlan<ScratchAllToAll<3>>());
-  checkPlan<Half>(dsl::build<UnevenAllToAll>(), {.counts = {720, 72, 3600}});  // a plan in JSON has no demand of its own
+  checkPlan<Half>(dsl::build<UnevenAllToAll>(),
+                  {.counts = {720, 72, 3600}});  // a plan in JSON has no demand of its own
   checkPlan<BFloat16>(asPlan<TwoLevelReduceScatter>());
   checkPlan<Float8E4M3>(asPlan<PipelinedSendReceive>(), {.counts = {5000, 1, 600}});
   checkPlan<double, Prod>(asPlan<OneShotPackets<3>>());

@@ -27,11 +27,11 @@ struct Spec {
   bool strict = false;   // a relaxed signal or wait that must hand over data is refused, not made an ordered one
   bool doubleScratch = false;
   bool reuseResources = false;  // written for MSCCL++; here contexts serve any buffers and streams in turn
-  int threads = 1024;  // per block
+  int threads = 1024;           // per block
   std::uint64_t alignment = 16;
   std::uint64_t minBytes = 0, maxBytes = ~std::uint64_t{0};  // of the message
-  bool compiled = true;   // false: proved when its context is made and interpreted, as a plan: for programs that
-                          // compilers take too long to evaluate
+  bool compiled = true;  // false: proved when its context is made and interpreted, as a plan: for programs that
+                         // compilers take too long to evaluate
 };
 
 // Where a block meets itself around a step. `automatic`: where the steps need it (Spec::autoSync), else both.
