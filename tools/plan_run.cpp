@@ -17,6 +17,7 @@
 #include "machine/over_ranks.hpp"
 #include "mscclpp/dsl/core/demand.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
+#include "mscclpp/dsl/plan_algorithm.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/ranks.hpp"
@@ -241,25 +242,12 @@ bench::Row rowOf(dsl::ExecutionPlan const& plan, PlanRun const& run, LaunchShape
   row.item.launch = KernelLaunch{.shape = shape};
   row.item.operations = run.operations;
   row.item.replays = run.replays;
-  switch (collective.kind) {
-    case dsl::CollectiveKind::allGather:
-      row.item.collective = Collective::allGather;
-      break;
-    case dsl::CollectiveKind::allReduce:
-      row.item.collective = Collective::allReduce;
-      break;
-    case dsl::CollectiveKind::reduceScatter:
-      row.item.collective = Collective::reduceScatter;
-      break;
-    case dsl::CollectiveKind::allToAll:
-      row.item.collective = Collective::allToAll;
-      break;
-    case dsl::CollectiveKind::sendReceive:
-      row.item.collective = Collective::sendRecv;
-      break;
-    case dsl::CollectiveKind::custom:
-      row.item.ofItsOwn = true;
-      break;
+  if (auto const known = dsl::collectiveOf(plan.program())) {
+    row.item.collective = *known;
+  } else if (collective.kind == dsl::CollectiveKind::sendReceive) {
+    row.item.collective = Collective::sendRecv;
+  } else {
+    row.item.ofItsOwn = true;
   }
   return row;
 }

@@ -5,19 +5,14 @@
 #include <cstring>
 
 #include "base/random.hpp"
-#include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/message_group.hpp"
 #include "mscclpp/host/wait_report.hpp"
+#include "nccl/algorithms.hpp"
 #include "nccl/patience.hpp"
 #include "nccl/result.hpp"
 
 namespace mscclpp::nccl {
 namespace {
-
-AlgorithmCollection const& algorithms() {
-  static AlgorithmCollection const all = AlgorithmCollection::defaults();
-  return all;
-}
 
 // Made with the communicator, since only the two ranks of a message call: small, and smaller the more ranks there are.
 layout::PointToPointRequirement linkRequirement(int ranks) {
@@ -84,6 +79,7 @@ void Comm::meetFirst() {
     std::uint64_t number;
     int realVersion;
     unsigned forced;
+    std::uint64_t plans;
     int apartFrom;  // a rank; -1: none
   };
   auto const* const real = RealNccl::instance();
@@ -91,6 +87,7 @@ void Comm::meetFirst() {
                     .number = freshNumber(),
                     .realVersion = real == nullptr ? 0 : real->version,
                     .forced = Forced::instance().bits(),
+                    .plans = planMark(),
                     .apartFrom = -1};
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank() && !communicator_->reaches(peer)) mine.apartFrom = peer;
@@ -107,6 +104,10 @@ void Comm::meetFirst() {
              "rank {} has NCCL {} behind this library and forces {:#x} there, rank {} NCCL {} and {:#x}; set "
              "MSCCLPP_NCCL_LIB_PATH and MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION alike on all ranks",
              rank(), mine.realVersion, mine.forced, other, theirs.realVersion, theirs.forced);
+    }
+    if (theirs.plans != mine.plans) {
+      refuse(ncclInvalidUsage, "rank {} has other plans in {} than rank {} in its folder; have the same on all ranks",
+             rank(), planFolder(), other);
     }
   }
   auto const apart = std::ranges::find_if(all, [](Introduction const& one) { return one.apartFrom >= 0; });

@@ -24,9 +24,9 @@
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/point_to_point.hpp"
 #include "nccl/abi.hpp"
+#include "nccl/fallback/shadow.hpp"
 #include "nccl/operation.hpp"
 #include "nccl/queue.hpp"
-#include "nccl/shadow.hpp"
 
 namespace mscclpp::nccl {
 

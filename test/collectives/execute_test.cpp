@@ -256,6 +256,19 @@ TEST_CASE("the choice asks selector, profile and rule in turn") {
     CHECK(chosen().algorithm == "oneshot_ll128");
     algorithms.setProfile(profile);
 
+    // What is preferred goes before, where it does not refuse.
+    auto preferring = algorithms;
+    preferring.prefer(preferring.at(Collective::reduce, "chain"));
+    preferring.prefer(preferring.at(Collective::allReduce, "oneshot_ll8"));
+    CHECK(preferring.choose(Collective::allReduce, communicator, call).algorithm == "oneshot_ll8");
+    auto refused = call;
+    refused.type = DataType::float64;
+    CHECK(!preferring.at(Collective::allReduce, "oneshot_ll8")->refusal(communicator, refused).empty());
+    CHECK(preferring.choose(Collective::allReduce, communicator, refused).algorithm != "oneshot_ll8");
+    preferring.add(preferring.at(Collective::allReduce, "oneshot_ll8"));  // again, and no longer preferred
+    CHECK(preferring.choose(Collective::allReduce, communicator, call) == Selection{"twoshot_memory", 2, 96});
+    CHECK(chosen() == Selection{"twoshot_memory", 2, 96});
+
     SelectionRequest seen;
     algorithms.setSelector([&](SelectionRequest const& request) -> std::optional<Selection> {
       seen = request;

@@ -8,7 +8,7 @@
 
 #include "fake_nccl.hpp"
 #include "nccl/ranks.hpp"
-#include "nccl/real_nccl.hpp"
+#include "nccl/fallback/real_nccl.hpp"
 #include "nccl/result.hpp"
 
 using namespace mscclpp_test;

@@ -6,8 +6,8 @@
 //   algorithms.execute(Collective::allReduce, communicator, stream, {.in = x, .out = y, ...});    chosen
 //   algorithms.at(Collective::allReduce, "twoshot_ll128")->execute(...);                          named
 //
-// The choice asks, in this order, the user's selector, the tuned profile, and the library's own rule; each may have
-// none (selection.hpp).
+// The choice asks, in this order, the user's selector, the algorithms that are preferred, the tuned profile, and the
+// library's own rule; each may have none (selection.hpp).
 #pragma once
 
 #include <cstddef>
@@ -42,6 +42,8 @@ class AlgorithmCollection {
 
   // Takes the place of one of the same collective and name. Throws invalidUsage for a null pointer.
   void add(std::shared_ptr<Algorithm const> algorithm);
+  // Adds it, and has it make every call that it does not refuse, behind those that were preferred before.
+  void prefer(std::shared_ptr<Algorithm const> algorithm);
   // A second name; throws invalidUsage where `name` is not there.
   void addAlias(Collective collective, std::string alias, std::string_view name);
 
@@ -78,6 +80,7 @@ class AlgorithmCollection {
 
   std::vector<std::shared_ptr<Algorithm const>> algorithms_;
   std::map<std::pair<Collective, std::string>, std::shared_ptr<Algorithm const>, std::less<>> byName_;
+  std::vector<std::shared_ptr<Algorithm const>> preferred_;
   Selector selector_;
   std::shared_ptr<TunedProfile const> profile_;
   std::uint64_t state_ = 0;  // equal only where choices are: copies share it until one is changed

@@ -71,10 +71,17 @@ AlgorithmCollection AlgorithmCollection::defaults() {
 void AlgorithmCollection::add(std::shared_ptr<Algorithm const> algorithm) {
   if (algorithm == nullptr) fail(ErrorCode::invalidUsage, "AlgorithmCollection::add: there is no algorithm");
   std::pair const key(algorithm->collective(), algorithm->name());
-  std::erase_if(algorithms_, [&](auto const& old) { return std::pair(old->collective(), old->name()) == key; });
+  for (auto* const list : {&algorithms_, &preferred_}) {
+    std::erase_if(*list, [&](auto const& old) { return std::pair(old->collective(), old->name()) == key; });
+  }
   algorithms_.push_back(algorithm);
   byName_[key] = std::move(algorithm);
   changed();
+}
+
+void AlgorithmCollection::prefer(std::shared_ptr<Algorithm const> algorithm) {
+  add(algorithm);
+  preferred_.push_back(std::move(algorithm));
 }
 
 void AlgorithmCollection::addAlias(Collective collective, std::string alias, std::string_view name) {
@@ -123,6 +130,11 @@ Resolution AlgorithmCollection::resolve(Collective collective, World const& worl
   auto const request = requestFor(collective, world, call);
   if (selector_) {
     if (auto const choice = selector_(request)) return resolved(collective, world, call, *choice);
+  }
+  for (auto const& algorithm : preferred_) {
+    if (algorithm->collective() == collective && algorithm->refusal(world, call).empty()) {
+      return resolved(collective, world, call, {algorithm->name()});
+    }
   }
   auto const works = [&](std::string const& name) {
     auto const algorithm = find(collective, name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "nccl/real_nccl.hpp"
+#include "nccl/fallback/real_nccl.hpp"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "mscclpp/host/communicator.hpp"
+#include "nccl/fallback/real_nccl.hpp"
 #include "nccl/operation.hpp"
-#include "nccl/real_nccl.hpp"
 
 namespace mscclpp::nccl {
 

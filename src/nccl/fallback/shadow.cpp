@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "nccl/shadow.hpp"
+#include "nccl/fallback/shadow.hpp"
 
 #include <array>
 #include <cstring>

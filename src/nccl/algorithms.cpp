@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "nccl/algorithms.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "base/format.hpp"
+#include "mscclpp/dsl/plan_algorithm.hpp"
+#include "mscclpp/dsl/plan_json.hpp"
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/log.hpp"
+
+namespace mscclpp::nccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct All {
+  AlgorithmCollection collection = AlgorithmCollection::defaults();
+  std::uint64_t mark = 0;
+
+  All() {
+    std::vector<fs::path> files;
+    std::error_code absent;
+    for (auto const& entry : fs::directory_iterator(planFolder(), absent)) {
+      if (entry.path().extension() == ".json") files.push_back(entry.path());
+    }
+    std::ranges::sort(files);
+    for (auto const& file : files) take(file);
+  }
+
+  void take(fs::path const& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    try {
+      dsl::ExecutionPlan const plan(dsl::programFromJson(text.str(), file.string()));
+      collection.prefer(dsl::planAlgorithm(plan));
+      log(LogLevel::info, "plan {} of {} is taken for the calls that it is for", plan.program().name.str(),
+          file.string());
+    } catch (Error const& error) {
+      log(LogLevel::warn, "{} is left out: {}", file.string(), error.what());
+      return;
+    }
+    for (char const each : text.str()) mark = (mark ^ static_cast<unsigned char>(each)) * 0x100000001b3u;
+    mark = (mark + 1) * 0x9e3779b97f4a7c15u;
+  }
+};
+
+All const& all() {
+  static All const made;
+  return made;
+}
+
+}  // namespace
+
+AlgorithmCollection const& algorithms() { return all().collection; }
+
+std::uint64_t planMark() { return all().mark; }
+
+std::string planFolder() {
+  auto const named = processVariable("MSCCLPP_CACHE_DIR").value_or("");
+  auto const home = processVariable("HOME").value_or("");
+  if (named.empty() && home.empty()) return {};
+  return (named.empty() ? fs::path(home) / ".cache" / "mscclpp" : fs::path(named)) / "default";
+}
+
+}  // namespace mscclpp::nccl
