@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "fake_nccl.hpp"
-#include "nccl/ranks.hpp"
 #include "nccl/fallback/real_nccl.hpp"
+#include "nccl/ranks.hpp"
 #include "nccl/result.hpp"
 
 using namespace mscclpp_test;
