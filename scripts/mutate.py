@@ -86,8 +86,8 @@ FIRST = (("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"
 
 # Warnings are not what is tested here. Accesses that are out of bounds or misaligned fault, as on a GPU; so do writes
 # past the end of an array on the stack, which a GPU would keep in registers.
-FLAGS = ("-O1", "-g0", "-w", "-fsanitize=bounds,alignment,object-size", "-fsanitize-undefined-trap-on-error",
-         "-fstack-protector-all")
+FLAGS = ("-O1", "-g0", "-w", "-fsanitize=bounds,alignment,object-size,shift", "-fsanitize-undefined-trap-on-error",
+         "-fstack-protector-all", "-D_GLIBCXX_ASSERTIONS")
 
 SCORE = 95.0
 KILLED = ("checker", "test", "timeout", "static_assert")

@@ -545,6 +545,74 @@ TEST_CASE("switches") {
       "a switch channel, which has no signals");
 }
 
+TEST_CASE("packets that a switch takes and writes to everybody are the same ones where they lay") {
+  Spec const spec{
+      .name = "again", .collective = dsl::custom(2, 1, 1), .protocol = Protocol::lowLatency, .doubleScratch = true};
+  CHECK(diagnosticOf(spec, [](Builder& p) {
+          dsl::BufferRef const scratch[] = {p.rank(0).scratch(3), p.rank(1).scratch(3)};
+          auto nvls = p.switchChannel({0, 1}, dsl::BufferKind::scratch);
+          p.rank(0).copyPackets(scratch[0][0], p.rank(0).input()[0]);
+          // Another block may read them before or after they are written once more.
+          p.rank(0).unpackPackets(p.rank(0).output()[0], scratch[0][0], {.tb = 1});
+          nvls.atRank(0).broadcastPackets(0, scratch[0][0], {.tb = 2});
+          p.rank(1).unpackPackets(p.rank(1).output()[0], scratch[1][0]);
+          for (int rank = 0; rank < 2; ++rank) p.expect(p.rank(rank).output()[0], {p.rank(0).input()[0]});
+          // Rank 0 hears that they were read.
+          p.memoryChannel(0, 1).putPackets(scratch[0][1], p.rank(1).output()[0]);
+          p.rank(0).unpackPackets(scratch[0][2], scratch[0][1]);
+        }) == "");
+}
+
+TEST_CASE("more packets in one step's time than are told apart") {
+  constexpr int chunks = 70;
+  Spec const spec{.name = "many",
+                  .collective = dsl::custom(2, chunks, chunks),
+                  .protocol = Protocol::lowLatency,
+                  .doubleScratch = true};
+  CHECK(diagnosticOf(spec, [](Builder& p) {
+          dsl::BufferRef const scratch[] = {p.rank(0).scratch(chunks), p.rank(1).scratch(chunks)};
+          forBoth(p, [&](int rank, int peer, dsl::MemoryChannelRef channel) {
+            for (int i = 0; i < chunks; ++i) channel.putPackets(scratch[peer][i], p.rank(rank).input()[i]);
+            for (int i = 0; i < chunks; ++i) {
+              auto const output = p.rank(rank).output()[chunks - 1 - i];
+              p.rank(rank).unpackPackets(output, scratch[rank][i]);
+              p.expect(output, {p.rank(peer).input()[i]});
+            }
+          });
+        }) == "");
+}
+
+TEST_CASE("plain data copied onto themselves are written all the same") {
+  checkRefused(
+      {.name = "itself", .collective = dsl::custom(1, 1, 1)},
+      [](Builder& p) {
+        auto const self = p.rank(0);
+        auto const scratch = self.scratch(1);
+        auto filled = p.semaphore(0);
+        p.expect(self.output()[0], {self.input()[0]});
+        self.copy(scratch[0], self.input()[0], {.tb = 0});
+        filled.release({.tb = 0});
+        self.copy(self.output()[0], scratch[0], {.tb = 0});
+        filled.acquire({.tb = 1});
+        self.copy(scratch[0], scratch[0], {.tb = 1});
+      },
+      "and nothing orders the two");
+}
+
+TEST_CASE("who waits for packets that never come is told so, not of those that have come") {
+  Spec const spec{
+      .name = "never", .collective = dsl::custom(3, 1, 1), .protocol = Protocol::lowLatency, .doubleScratch = true};
+  auto const diagnostic = diagnosticOf(spec, [](Builder& p) {
+    auto const scratch = p.rank(0).scratch(2), answer = p.rank(1).scratch(1);
+    p.memoryChannel(0, 1).putPackets(scratch[0], p.rank(1).input()[0]);
+    p.rank(0).reducePackets(p.rank(0).output()[0], p.rank(0).input()[0], {scratch[0], scratch[1]});
+    p.memoryChannel(1, 0).putPackets(answer[0], p.rank(0).output()[0]);
+    p.rank(1).unpackPackets(p.rank(1).output()[0], answer[0]);
+  });
+  CHECK(diagnostic.find("waits") != std::string::npos);
+  CHECK_MESSAGE(diagnostic.find("next call") == std::string::npos, diagnostic);
+}
+
 // ---- relaxed steps --------------------------------------------------------------------------------------------------
 
 namespace {
@@ -631,6 +699,51 @@ TEST_CASE("relaxed steps are made ordered ones where data are handed over, and o
             },
             promoted) == "");
   CHECK(promoted == 4);
+}
+
+TEST_CASE("of the blocks that were told, the one that reads has its relaxed steps made ordered ones") {
+  // Rank 1's blocks hear of rank 0's packets in turn, block 1 last; it alone reads what was put.
+  auto const told = [](Builder& p) {
+    auto const scratch = p.rank(1).scratch(1);
+    p.expect(p.rank(1).output()[0], {p.rank(0).input()[0]});
+    auto to = p.memoryChannel(1, 0), of = p.memoryChannel(0, 1);
+    auto toOther = p.memoryChannel(1, 0), ofOther = p.memoryChannel(0, 1);
+    of.signal({.tb = 0, .relaxed = true});
+    to.wait({.tb = 0, .relaxed = true});
+    to.put(scratch[0], p.rank(0).input()[0], {.tb = 0});
+    to.signal({.tb = 0, .relaxed = true});
+    of.wait({.tb = 0, .relaxed = true});
+    toOther.signal({.tb = 0, .relaxed = true});
+    ofOther.wait({.tb = 1, .relaxed = true});
+    p.rank(1).copy(p.rank(1).output()[0], scratch[0], {.tb = 1});
+    // The next call comes after the copy.
+    ofOther.signal({.tb = 1, .relaxed = true});
+    toOther.wait({.tb = 0, .relaxed = true});
+  };
+  int promoted = 0;
+  CHECK(proved({.name = "told", .collective = dsl::custom(2, 1, 1)}, told, promoted) == "");
+  CHECK(promoted == 2);
+
+  // Rank 1 hears twice, relaxed and then not, before it tells rank 2: its own first hearing hands over nothing.
+  constexpr Spec three{.name = "three", .collective = dsl::custom(3, 1, 1)};
+  auto const twice = [](Builder& p) {
+    p.expect(p.rank(2).output()[0], {p.rank(0).input()[0]});
+    auto direct = p.memoryChannel(2, 0), begun = p.memoryChannel(0, 2);
+    auto relaxed = p.memoryChannel(1, 0), relaxedEnd = p.memoryChannel(0, 1);
+    auto ordered = p.memoryChannel(1, 0), orderedEnd = p.memoryChannel(0, 1);
+    auto last = p.memoryChannel(2, 1), lastEnd = p.memoryChannel(1, 2);
+    begun.signal({.relaxed = true});
+    direct.wait({.relaxed = true});
+    direct.put(p.rank(2).output()[0], p.rank(0).input()[0]);
+    relaxed.signal({.relaxed = true});
+    relaxedEnd.wait({.relaxed = true});
+    ordered.signal();
+    orderedEnd.wait();
+    last.signal({.relaxed = true});
+    lastEnd.wait({.relaxed = true});
+  };
+  CHECK(proved(three, twice, promoted) == "");
+  CHECK(promoted == 2);
 }
 
 TEST_CASE("a strict program's relaxed steps stay so") {

@@ -335,6 +335,8 @@ class Verifier {
     int part;
   };
   constexpr bool move(BlockState& block, Step const& step);
+  template <class F>
+  constexpr void forEachAwaited(BlockState const& block, Step const& step, F&& f);
   constexpr bool packetsReady(BlockState const& block, Step const& step);
   constexpr int read(Access const& access);
   constexpr void write(Access const& access, int value, int message);

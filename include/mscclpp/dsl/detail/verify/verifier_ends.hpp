@@ -170,18 +170,14 @@ constexpr Text Verifier::waitOf(BlockState const& block) const {
 constexpr Text Verifier::overwritten(BlockState const& block) {
   auto const& step = of(block.rank).blocks[at(block.block)].steps[block.step];
   if (step.kind != StepKind::move) return {};
-  for (auto const& source : step.sources) {
-    for (int chunk = source.index; source.packets && chunk < source.index + source.count; ++chunk) {
-      for (int part = 0; part < memory_.parts(); ++part) {
-        auto const& piece = memory_.piece(source.rank, source.buffer, chunk, part, block.call);
-        if (!piece.packets || piece.written.call <= block.call) continue;
-        return say(who(program_, piece.written), " writes ", describe(source), " of its next call before ",
+  Text sentence;
+  forEachAwaited(block, step, [&](Chunks const& source, Piece const& piece) {
+    if (!piece.packets || piece.written.call <= block.call || !sentence.empty()) return;
+    sentence = say(who(program_, piece.written), " writes ", describe(source), " of its next call before ",
                    describe(program_, block.rank, block.block, static_cast<int>(block.step)),
                    " has read those of this one: let its call wait for an answer, or use doubleScratch");
-      }
-    }
-  }
-  return {};
+  });
+  return sentence;
 }
 
 constexpr Text Verifier::deadLock() {

@@ -149,17 +149,23 @@ constexpr int Verifier::combine(Step const& step, std::vector<int> const& values
   return memory_.reduced(values, step.reduce);
 }
 
-constexpr bool Verifier::packetsReady(BlockState const& block, Step const& step) {
-  bool ready = true;
+// f(source, piece): the pieces whose packets this step takes.
+template <class F>
+constexpr void Verifier::forEachAwaited(BlockState const& block, Step const& step, F&& f) {
   for (auto const& source : step.sources) {
     if (!source.packets) continue;
     for (int chunk = source.index; chunk < source.index + source.count; ++chunk) {
-      forEachPart(block, step, [&](int part) {
-        auto const& piece = memory_.piece(source.rank, source.buffer, chunk, part, block.call);
-        ready = ready && piece.packets && piece.written.exists() && piece.written.call == block.call;
-      });
+      forEachPart(block, step,
+                  [&](int part) { f(source, memory_.piece(source.rank, source.buffer, chunk, part, block.call)); });
     }
   }
+}
+
+constexpr bool Verifier::packetsReady(BlockState const& block, Step const& step) {
+  bool ready = true;
+  forEachAwaited(block, step, [&](Chunks const&, Piece const& piece) {
+    ready = ready && piece.packets && piece.written.exists() && piece.written.call == block.call;
+  });
   return ready;
 }
 
