@@ -23,6 +23,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,26 @@ TOLERANCE = 1e-5  # relative, of a loss
 SAFE = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "OMP_NUM_THREADS": "4"}
 
 
+def run(command, limit, **options):
+    """The exit status, None after `limit` seconds, and what was said. Ranks that hang go with whoever started them, or
+    they would hold the GPU of what runs next."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                          **options) as started:
+        try:
+            text = started.communicate(timeout=limit)[0]
+            return started.returncode, text
+        except subprocess.TimeoutExpired as late:
+            said = (late.stdout or b"").decode(errors="replace")
+        for end in (signal.SIGTERM, signal.SIGKILL):  # torchrun ends its own workers
+            os.killpg(started.pid, end)
+            try:
+                started.communicate(timeout=40)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        return None, said + f"\n{limit} s"
+
+
 def train(way, backend, ranks, folder, environment):
     """The losses, the file of the NCCL that was called, and what was said."""
     output = folder / f"{way}_{backend}.json"
@@ -42,9 +63,9 @@ def train(way, backend, ranks, folder, environment):
                "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--no-python", "env",
                *(f"{name}={value}" for name, value in environment.items()), sys.executable, str(TRAINING), way,
                f"--backend={backend}", f"--output={output}"]
-    done = subprocess.run(command, env={**os.environ, **SAFE}, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode != 0 or not output.exists():
-        return None, "", done.stdout[-1500:] + done.stderr[-3000:]
+    status, said = run(command, 300, env={**os.environ, **SAFE})
+    if status != 0 or not output.exists():
+        return None, "", said[-4500:]
     found = json.loads(output.read_text())
     return found["losses"][way], found["nccl"], ""
 
@@ -59,7 +80,7 @@ def verdict(losses, expected, called, library):
 
 
 SUITE = """
-import sys, torch.distributed as dist
+import sys
 from torch.testing._internal.common_utils import run_tests
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 class TestDistBackendWithSpawn(TestDistBackend, DistributedTest._DistTestBase):
@@ -91,14 +112,12 @@ def suite(at_once, ranks, folder, environment, end, names=None):
         own = folder / name
         for part in ("barrier", "test_dir", "init_dir"):
             (own / part).mkdir(parents=True, exist_ok=True)
-        run = {**base, **environment, "TEMP_DIR": str(own), "MASTER_PORT": str(21000 + number)}
-        try:
-            done = subprocess.run([sys.executable, str(program), "-v", f"TestDistBackendWithSpawn.{name}"], env=run, cwd=own,
-                                  capture_output=True, text=True, timeout=120, check=False)
-        except subprocess.TimeoutExpired:
+        variables = {**base, **environment, "TEMP_DIR": str(own), "MASTER_PORT": str(21000 + number)}
+        status, text = run([sys.executable, str(program), "-v", f"TestDistBackendWithSpawn.{name}"], 120, env=variables,
+                           cwd=own)
+        if status is None:
             return name, "failed: 120 s"
-        text = done.stdout + done.stderr
-        if done.returncode != 0:
+        if status != 0:
             errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*", text, re.MULTILINE)
             return name, "failed: " + (errors[0] if errors else text.strip().rsplit("\n", 1)[-1])[:160]
         skipped = re.search(r"skipped '?(.*?)'?$", text, re.MULTILINE) or re.search(r"skipped=\d+", text)
