@@ -106,7 +106,6 @@ END
 
 passed=0
 failed=0
-preload=
 # run PROGRAM VARIANT
 run() {
   local log="$build/$1_$ranks${2:+_${2//[- ]/}}.txt" start=$SECONDS status=0 verdict=right rows

@@ -5,11 +5,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,16 +15,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.hpp"
+#include "base/read_file.hpp"
 
 namespace mscclpp {
-
-// Throws systemError that names `what`, as "plan my.json".
-inline std::string readFile(std::string const& path, std::string const& what) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throwSystemError(fmt::format("{}: it cannot be read", what), errno);
-  return text;
-}
 
 // A file's content, and what errors call it. Outlives the places in it.
 struct JsonFile {

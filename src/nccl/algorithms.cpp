@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <string>
 #include <vector>
 
 #include "base/format.hpp"
+#include "base/read_file.hpp"
 #include "mscclpp/dsl/plan_algorithm.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 #include "mscclpp/host/env.hpp"
@@ -33,10 +33,10 @@ struct All {
   }
 
   void take(fs::path const& file) {
-    std::ostringstream text;
-    text << std::ifstream(file).rdbuf();
+    std::string text;
     try {
-      dsl::ExecutionPlan const plan(dsl::programFromJson(text.str(), file.string()));
+      text = readFile(file.string(), "plan");
+      dsl::ExecutionPlan const plan(dsl::programFromJson(text, file.string()));
       collection.prefer(dsl::planAlgorithm(plan));
       log(LogLevel::info, "plan {} of {} is taken for the calls that it is for", plan.program().name.str(),
           file.string());
@@ -44,7 +44,7 @@ struct All {
       log(LogLevel::warn, "{} is left out: {}", file.string(), error.what());
       return;
     }
-    for (char const each : text.str()) mark = (mark ^ static_cast<unsigned char>(each)) * 0x100000001b3u;
+    for (char const each : text) mark = (mark ^ static_cast<unsigned char>(each)) * 0x100000001b3u;
     mark = (mark + 1) * 0x9e3779b97f4a7c15u;
   }
 };

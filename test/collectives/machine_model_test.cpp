@@ -2,18 +2,16 @@
 //
 // The files of the cost model: what is written is read again, what is wrong is told with its place, and the user's
 // files go before what is built in.
-#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "collectives/ranks.hpp"
 #include "mscclpp/collectives/cost_model.hpp"
 #include "mscclpp/collectives/selection.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace mscclpp_test;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -31,25 +29,11 @@ std::string with(std::string const& old, std::string const& text) {
   return json.replace(at, old.size(), text);
 }
 
-class Folder {
- public:
-  Folder() {
-    auto pattern = (fs::temp_directory_path() / "mscclpp-models-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throwSystemError("mkdtemp", errno);
-    path_ = pattern;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(char const* name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 // First: the files are read once in a process.
 TEST_CASE("the user's files go before what is built in, later ones before earlier ones") {
-  Folder const folder;
+  TemporaryFolder const folder;
   auto mine = h200();
   mine.device = "My GPU";
   mine.copyRate = 1e9;
@@ -77,7 +61,7 @@ TEST_CASE("the user's files go before what is built in, later ones before earlie
 }
 
 TEST_CASE("what is written is read again") {
-  Folder const folder;
+  TemporaryFolder const folder;
   h200().save(folder.file("h200.json"));
   auto const again = MachineModel::load(folder.file("h200.json"));
   CHECK(again.device == h200().device);

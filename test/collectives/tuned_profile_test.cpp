@@ -3,16 +3,13 @@
 // Tuned profiles: what is written is read again, what is wrong is told with its place, and the nearest size is found.
 #include "mscclpp/collectives/tuned_profile.hpp"
 
-#include <unistd.h>
-
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "collectives/ranks.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace mscclpp_test;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -37,20 +34,6 @@ std::string with(std::string const& entry) {
   return R"({"version": 1, "profiles": [{"device": "d", "ranks": 2, "links": "whole_lines", "collectives": {"allreduce": [)" +
          entry + "]}}]}";
 }
-
-class Folder {
- public:
-  Folder() {
-    auto pattern = (fs::temp_directory_path() / "mscclpp-profiles-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throwSystemError("mkdtemp", errno);
-    path_ = pattern;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(char const* name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
 
 }  // namespace
 
@@ -131,7 +114,7 @@ TEST_CASE("what is wrong in a profile is told with its place") {
 }
 
 TEST_CASE("files and folders of the environment variable are read in order") {
-  Folder const folder;
+  TemporaryFolder const folder;
   example().save(folder.file("a.json"));
   TunedProfile refined;
   refined.set(fourH200, Collective::allReduce, 1024, {"twoshot_ll8", 1, 32, 2.0});

@@ -12,6 +12,7 @@
 #include "dsl/programs.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 #include "nccl/ranks.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace mscclpp_test;
 
@@ -28,9 +29,8 @@ bool isRefused(ncclUniqueId const& id, int rank) {
 }  // namespace
 
 TEST_CASE("ranks with other plans make no communicator") {
-  auto name = (std::filesystem::temp_directory_path() / "mscclpp_other_XXXXXX").string();
-  REQUIRE(::mkdtemp(name.data()) != nullptr);
-  auto const folder = std::filesystem::path(name);
+  TemporaryFolder const temporary;
+  auto const& folder = temporary.path();
   std::filesystem::create_directories(folder / "mine" / "default");
   std::ofstream(folder / "mine" / "default" / "plan.json") << dsl::toJson<dsl_test::TwoShotPackets<2>>();
   int ids[2];
@@ -51,5 +51,4 @@ TEST_CASE("ranks with other plans make no communicator") {
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
-  std::filesystem::remove_all(folder);
 }

@@ -11,33 +11,13 @@
 #include "mscclpp/dsl/plan_json.hpp"
 #include "nccl/algorithms.hpp"
 #include "nccl/ranks.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace mscclpp_test;
 
 namespace {
 
 constexpr std::size_t count = 1000;
-
-// Before the first call of the interface.
-class Folder {
- public:
-  Folder() {
-    auto name = (std::filesystem::temp_directory_path() / "mscclpp_plans_XXXXXX").string();
-    path_ = std::string(::mkdtemp(name.data()));
-    REQUIRE(!path_.empty());
-    ::setenv("MSCCLPP_CACHE_DIR", path_.c_str(), 1);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-
-  void add(std::string const& name, std::string const& text) const {
-    auto const folder = std::filesystem::path(path_) / "default";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / name) << text;
-  }
-
- private:
-  std::string path_;
-};
 
 std::string chosen(void* in, void* out, std::size_t bytes) {
   World world;
@@ -53,15 +33,20 @@ std::string chosen(void* in, void* out, std::size_t bytes) {
 }  // namespace
 
 TEST_CASE("a plan in the folder makes the calls that it is for") {
-  Folder const folder;
+  TemporaryFolder const folder;
+  ::setenv("MSCCLPP_CACHE_DIR", folder.path().c_str(), 1);  // before the first call of the interface
+  std::filesystem::create_directory(folder.path() / "default");
+  auto const add = [&](char const* name, std::string const& text) {
+    std::ofstream(folder.path() / "default" / name) << text;
+  };
   auto right = dsl::build<dsl_test::TwoShotPackets<2>>();
   right.maxBytes = 64 << 10;
-  folder.add("b_right.json", dsl::toJson(right));
-  folder.add("a_broken.json", "{");
+  add("b_right.json", dsl::toJson(right));
+  add("a_broken.json", "{");
   auto wrong = dsl::build<dsl_test::OneShotPackets<2>>();
   wrong.ranks[0].blocks[0].steps.pop_back();
-  folder.add("c_wrong.json", dsl::toJson(wrong));
-  folder.add("d_other.txt", "no plan");
+  add("c_wrong.json", dsl::toJson(wrong));
+  add("d_other.txt", "no plan");
 
   alignas(16) std::byte buffers[2]{};
   CHECK(chosen(buffers, buffers, 4 * count) == "twoshot_packets");
