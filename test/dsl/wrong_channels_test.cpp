@@ -256,17 +256,18 @@ TEST_CASE("a port waits for the packets that it moves") {
 }
 
 TEST_CASE("each packet that a port moves tells of itself, call by call") {
-  // Rank 0 sends so many chunks, a put each; rank 1 takes the last ones, and answers.
-  auto const sendChunks = [](int chunks, int taken) {
+  // Rank 0 sends so many chunks, a put each, and flushes behind so many of them; rank 1 takes the last ones, and answers.
+  auto const sendChunks = [](int chunks, int taken, int flushed = 0) {
     return [=](Builder& p) {
       auto const packed = p.rank(0).scratch(chunks), there = p.rank(1).scratch(chunks);
       auto port = p.portChannel(1, 0);
       p.portChannel(0, 1);
       auto answer = p.memoryChannel(0, 1);
       auto answered = p.memoryChannel(1, 0);
+      for (int chunk = 0; chunk < chunks; ++chunk) p.rank(0).copyPackets(packed[chunk], p.rank(0).input()[chunk]);
       for (int chunk = 0; chunk < chunks; ++chunk) {
-        p.rank(0).copyPackets(packed[chunk], p.rank(0).input()[chunk]);
         port.putPackets(there[chunk], packed[chunk]);
+        if (chunk + 1 == flushed) port.flush();
       }
       for (int chunk = chunks - taken; chunk < chunks; ++chunk) {
         p.expect(p.rank(1).output()[chunk], {p.rank(0).input()[chunk]});
@@ -283,6 +284,54 @@ TEST_CASE("each packet that a port moves tells of itself, call by call") {
   checkRefused(spec(2), sendChunks(2, 1), "writes packets in scratch[0] of rank 0");
   CHECK(diagnosticOf(spec(40), sendChunks(40, 40)) == "");
   checkRefused(spec(40), sendChunks(40, 39), "writes packets in scratch[0] of rank 0");
+  // A flush tells of those before it, also where they are more than are told apart.
+  CHECK(diagnosticOf(spec(2), sendChunks(2, 1, 1)) == "");
+  CHECK(diagnosticOf(spec(2), sendChunks(2, 0, 2)) == "");
+  checkRefused(spec(2), sendChunks(2, 0, 1), "writes packets in scratch[1] of rank 0");
+  checkRefused(spec(3), sendChunks(3, 1, 1), "writes packets in scratch[1] of rank 0");
+  CHECK(diagnosticOf(spec(70), sendChunks(70, 0, 70)) == "");
+  checkRefused(spec(70), sendChunks(70, 0, 69), "writes packets in scratch[69] of rank 0");
+}
+
+TEST_CASE("the flush of a block that has not heard of another's asking tells nothing of its packets") {
+  auto const flushedBy = [](int block) {
+    return [=](Builder& p) {
+      auto const packed = p.rank(0).scratch(1), there = p.rank(1).scratch(1);
+      auto port = p.portChannel(1, 0);
+      p.portChannel(0, 1);
+      auto flushed = p.semaphore(0);
+      p.rank(0).copyPackets(packed[0], p.rank(0).input()[0], {.tb = 0});
+      port.putPackets(there[0], packed[0], {.tb = 0});
+      port.flush({.tb = block});
+      flushed.release({.tb = block});
+      flushed.acquire({.tb = 0});
+      auto answer = p.memoryChannel(0, 1);
+      auto answered = p.memoryChannel(1, 0);
+      answer.signal();
+      answered.wait({.tb = 0});
+    };
+  };
+  constexpr Spec spec{.name = "flushed", .collective = dsl::custom(2, 1, 1), .protocol = Protocol::lowLatency};
+  CHECK(diagnosticOf(spec, flushedBy(0)) == "");
+  checkRefused(spec, flushedBy(1), "writes packets in scratch[0] of rank 0");
+}
+
+TEST_CASE("who waits may have the port move at once what it waited for") {
+  CHECK(diagnosticOf({.name = "relay", .collective = dsl::custom(3, 1, 1)}, [](Builder& p) {
+          auto const scratch = p.rank(1).scratch(1);
+          auto to = p.memoryChannel(1, 0), from = p.memoryChannel(0, 1);
+          auto on = p.portChannel(2, 1), end = p.portChannel(1, 2);
+          p.expect(p.rank(2).output()[0], {p.rank(0).input()[0]});
+          from.signal();
+          to.wait();
+          to.put(scratch[0], p.rank(0).input()[0]);
+          to.signal();
+          from.wait();
+          end.signal();
+          on.wait();
+          on.putWithSignalAndFlush(p.rank(2).output()[0], scratch[0], {.dataSync = dsl::none});
+          end.wait();
+        }) == "");
 }
 
 TEST_CASE("what ports and packets cannot be") {

@@ -322,7 +322,7 @@ class Verifier {
   // In verifier_ports.hpp.
   constexpr void makePorts(int rank);
   constexpr Lane& laneOf(BlockState const& block, int channel);
-  constexpr Stamp nextMove(BlockState& block, Lane& lane, bool packets, int pieces);
+  constexpr Stamp nextMove(BlockState& block, Lane& lane, bool packets);
   constexpr Knowledge behindMoves(BlockState const& block, int channel);
   constexpr bool portMove(BlockState& block, Step const& step);
 

@@ -28,7 +28,7 @@ constexpr Verifier::Lane& Verifier::laneOf(BlockState const& block, int channel)
 }
 
 // Of this block's next move by the port.
-constexpr Stamp Verifier::nextMove(BlockState& block, Lane& lane, bool packets, int pieces) {
+constexpr Stamp Verifier::nextMove(BlockState& block, Lane& lane, bool packets) {
   if (!packets) {
     auto const stamp = stampOf(block, lane.actor, lane.moves++, 0);
     if (lane.asked >= 0) controlOf(block).completePhases(lane.asked, lane.moves);
@@ -39,10 +39,6 @@ constexpr Stamp Verifier::nextMove(BlockState& block, Lane& lane, bool packets, 
     lane.phase = lane.pieces = 0;
   }
   // Which move it is does not matter to packets, of which each place has one in a call.
-  if (lane.pieces != 0 && lane.pieces + pieces > Stamp::bits) {
-    ++lane.phase;
-    lane.pieces = 0;
-  }
   return stampOf(block, lane.packets + block.call, lane.phase, 0);
 }
 
@@ -79,11 +75,9 @@ constexpr bool Verifier::portMove(BlockState& block, Step const& step) {
     });
     endPhase(block);
   }
-  int pieces = 0;
-  forEachPiece(block, step, [&](int, int) { ++pieces; });
   int const known = copyOfControl(block);
   auto& lane = laneOf(block, step.objects[0]);
-  auto stamp = nextMove(block, lane, packets, pieces);
+  auto stamp = nextMove(block, lane, packets);
   forEachPiece(block, step, [&](int chunk, int part) {
     stamp.piece = chunk;
     stamp.bit = packets ? bitOf(lane.pieces++) : -1;
@@ -92,7 +86,7 @@ constexpr bool Verifier::portMove(BlockState& block, Step const& step) {
     if (packets) messages_.push_back({known, stamp.actor, stamp.phase, stamp.bit});
     if (diagnostic_.empty()) write(pieceOf(step.targets[0], stamp, copied(known), chunk, part), value, message);
   });
-  if (packets && lane.pieces > Stamp::bits) {
+  if (lane.pieces >= Stamp::bits) {
     ++lane.phase;
     lane.pieces = 0;
   }
