@@ -256,7 +256,8 @@ TEST_CASE("a port waits for the packets that it moves") {
 }
 
 TEST_CASE("each packet that a port moves tells of itself, call by call") {
-  // Rank 0 sends so many chunks, a put each, and flushes behind so many of them; rank 1 takes the last ones, and answers.
+  // Rank 0 sends so many chunks, a put each, and flushes behind so many of them; rank 1 takes the last ones, and
+  // answers.
   auto const sendChunks = [](int chunks, int taken, int flushed = 0) {
     return [=](Builder& p) {
       auto const packed = p.rank(0).scratch(chunks), there = p.rank(1).scratch(chunks);

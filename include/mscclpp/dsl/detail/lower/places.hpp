@@ -90,9 +90,12 @@ class PlanPlaces {
 
   // Of packets.
   MSCCLPP_DEVICE std::uint32_t flag() const { return packetFlag(epoch() + arch::notEarlier(done_.astray)); }
-  MSCCLPP_DEVICE void requireTogether() const { mscclpp::requireTogether(plan_.watch, arch::notEarlier(done_.astray)); }
-  // Old packets lie wherever programs leave them, and have this call's flag where they are as old.
-  MSCCLPP_DEVICE void requireNewFlags() const {
+  // That ranks go together, and that this call's flag is new: old packets lie wherever programs leave them, and have it
+  // where they are as old. Looks once a call, best while something is on its way.
+  MSCCLPP_DEVICE void requireUsable() const {
+    if (looked_) return;
+    looked_ = true;
+    requireTogether(plan_.watch, arch::notEarlier(done_.astray));
     require(epoch() < layout::flagPeriod, plan_.watch, -1, std::uint64_t(layout::Misuse::spentFlags),
             layout::flagPeriod - 1, epoch());
   }
@@ -262,6 +265,7 @@ class PlanPlaces {
   int instance_ = 0;
   std::uint32_t windowStart_ = 0;  // of the turn, into each chunk
   std::uint32_t window_ = ~0u;
+  mutable bool looked_ = false;  // see requireUsable()
 };
 
 }  // namespace dsl_impl

@@ -39,9 +39,8 @@ class PlanRunner {
   MSCCLPP_DEVICE PlanPlaces<T, Shape>& places() { return context_.places; }
 
   MSCCLPP_DEVICE void finish() {
-    context_.places.requireTogether();
+    context_.places.requireUsable();
     if (!committed_) syncAndCommit();
-    context_.places.requireNewFlags();
   }
 
   // The first `count` steps. `Steps` answers step(i), forEachSource(step, f), forSources(step, first,
@@ -86,7 +85,7 @@ class PlanRunner {
   MSCCLPP_DEVICE void order(Steps const& steps, layout::PlanStep const& step) {
     using Semaphore = MemoryDevice2DeviceSemaphoreDeviceHandle;
     using Port = BasePortChannelDeviceHandle;
-    context_.places.requireTogether();
+    context_.places.requireUsable();
     switch (static_cast<dsl::StepKind>(step.kind)) {
       case dsl::StepKind::signal:
         if (isPort(step)) return forEachObject(steps, step, [&](int id) { Port(plan().ports[id]).signal(); });

@@ -31,10 +31,10 @@ MSCCLPP_DEVICE std::byte* packetPlace(Context const& context, layout::PlanOperan
 
 // Before the first packet is waited for; what is sent without waiting goes astray.
 template <class Context, class Steps>
-MSCCLPP_DEVICE void requireTogether(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+MSCCLPP_DEVICE void requireUsable(Context const& context, Steps const& steps, layout::PlanStep const& step) {
   bool awaits = false;
   steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) { awaits = awaits || operand.packets; });
-  if (awaits) context.places.requireTogether();
+  if (awaits) context.places.requireUsable();
 }
 
 // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
@@ -117,7 +117,7 @@ MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, layou
 
 template <PacketFormat P, class Context, class Steps>
 MSCCLPP_DEVICE void movePackets(Context const& context, Steps const& steps, layout::PlanStep const& step) {
-  requireTogether(context, steps, step);
+  requireUsable(context, steps, step);
   Piece piece{};
   forEachSlot(
       step, startOf(step, packetSlots<P>(context.places.longestPiece(step))),
@@ -133,7 +133,7 @@ template <PacketFormat P, class Context, class Group>
 MSCCLPP_DEVICE void movePacketsTogether(Context const& context, Group const& group) {
   constexpr unsigned count = Group::count;
   group.forEachStep(
-      [&](auto, auto const& steps, layout::PlanStep const& step) { requireTogether(context, steps, step); });
+      [&](auto, auto const& steps, layout::PlanStep const& step) { requireUsable(context, steps, step); });
   Piece pieces[count];
   std::uint32_t slotCounts[count];
   auto const lookUp = [&](int chunk) {

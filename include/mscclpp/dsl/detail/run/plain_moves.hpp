@@ -130,7 +130,7 @@ MSCCLPP_DEVICE void combine(Context const& context, Steps const& steps, layout::
 // `OneToOne`: there is one source and one target.
 template <bool OneToOne, class Context, class Steps>
 MSCCLPP_DEVICE void movePlain(Context const& context, Steps const& steps, layout::PlanStep const& step) {
-  context.places.requireTogether();
+  context.places.requireUsable();
   auto first = startOf(step, context.places.longestPiece(step)).thread;
   for (int chunk = 0; chunk < step.chunks; ++chunk) {
     auto const piece = context.places.pieceOf(steps, step, chunk);

@@ -18,7 +18,7 @@ namespace dsl_impl {
 // By one thread.
 template <PacketFormat P, class Context, class Steps>
 MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, layout::PlanStep const& step) {
-  context.places.requireTogether();
+  context.places.requireUsable();
   int channel = 0;
   steps.forEachObject(step.firstObject, 1,
                       [&](int, layout::RankNumber const& object) { channel = context.places.numberOf(object); });
@@ -39,7 +39,7 @@ MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, layout::
 // By the whole block, which has met when it returns.
 template <PacketFormat P, class Context, class Steps>
 MSCCLPP_DEVICE void awaitSources(Context const& context, Steps const& steps, layout::PlanStep const& step) {
-  context.places.requireTogether();
+  context.places.requireUsable();
   Piece piece{};
   forEachSlot(
       step, startOf(step, packetSlots<P>(context.places.longestPiece(step))),
