@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -48,7 +49,38 @@ std::string endOf(pid_t child) {
 
 }  // namespace
 
-// First, while this process has no threads.
+TEST_CASE("who makes an id need not be rank 0") {
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe(pipe.data()) == 0);
+  // Forked before there is the id, which is a stranger's there.
+  pid_t const child = forked([&] {
+    std::array<std::byte, uniqueIdBytes> bytes{};
+    bool const got = ::read(pipe[0], bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+    auto const id = UniqueId::fromBytes(bytes);
+    TcpBootstrap bootstrap(0, 2);
+    bootstrap.initialize(id, 10s);
+    bootstrap.barrier();
+    // It serves one initialize all the same.
+    bool const again = mentions(errorOf([&] { TcpBootstrap(0, 2).initialize(id, 1s); }), "used before");
+    bootstrap.barrier();
+    ::_exit(got && again ? 0 : 1);
+  });
+  auto const id = TcpBootstrap::createUniqueId("127.0.0.1:0");
+  auto const bytes = id.toBytes();
+  std::thread late([&] {
+    std::this_thread::sleep_for(100ms);  // rank 1 is here before rank 0 listens
+    (void)!::write(pipe[1], bytes.data(), bytes.size());
+  });
+  TcpBootstrap bootstrap(1, 2);
+  bootstrap.initialize(id, 10s);
+  bootstrap.barrier();
+  bootstrap.barrier();
+  late.join();
+  CHECK(endOf(child) == "");
+  for (int const end : pipe) ::close(end);
+}
+
+// While this process has no threads.
 TEST_CASE("a killed parent is noticed within a second though a child of it lives") {
   for (bool const waitsAlready : {false, true}) {
     CAPTURE(waitsAlready);

@@ -28,6 +28,7 @@
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/log.hpp"
+#include "support/stranger.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -40,11 +41,6 @@ using Clock = std::chrono::steady_clock;
 std::uint16_t freePort() {
   FileHandle const listener = listenOn("test", resolve("127.0.0.1", 0).front());
   return localAddress(listener.get()).port();
-}
-
-FileHandle connected(std::uint16_t port) {
-  int error = 0;
-  return connectTo(resolve("127.0.0.1", port).front(), Deadline(5s), error);
 }
 
 std::string contentOf(std::filesystem::path const& path) {
@@ -64,7 +60,7 @@ std::size_t linesWith(std::string const& text, std::string const& part) {
 // Connects and leaves, `count` times.
 void pester(std::uint16_t port, int count) {
   for (int i = 0; i < count; ++i) {
-    FileHandle const stranger = connected(port);
+    FileHandle const stranger = strangerTo(port);
     char const text[] = "GET / HTTP/1.1\r\n\r\n";
     if (stranger) ::send(stranger.get(), text, sizeof text, MSG_NOSIGNAL);
   }
@@ -354,7 +350,7 @@ TEST_CASE("mail of a rank that left while joining is not for its successor") {
       hello.purpose = Purpose::join;
       hello.rank = 1;
       hello.ranks = 3;
-      FileHandle socket = connected(id.port());
+      FileHandle socket = strangerTo(id.port());
       if (introduce(socket.get(), id.secret(), hello, Deadline(5s)).kind != HandshakeResult::Kind::admitted) {
         throw Error(ErrorCode::internalError, "not admitted");
       }

@@ -3,8 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -17,6 +16,7 @@
 #include "host/net/handshake.hpp"
 #include "host/ranks.hpp"
 #include "support/quiet_log.hpp"
+#include "support/stranger.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -29,19 +29,9 @@ using Clock = std::chrono::steady_clock;
 // Refusals are expected here; their lines would only hide others.
 UniqueId localId() { return TcpBootstrap::createUniqueId("127.0.0.1:0"); }
 
-// A socket that connects to `port` of this host and speaks no bootstrap by itself.
-FileHandle strangerTo(std::uint16_t port) {
-  FileHandle socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-  return socket;
-}
-
 // True where the other end has closed: nothing but an end of file, or a reset, is left after at most `limit`.
 bool closedWithin(int socket, std::chrono::milliseconds limit) {
+  ::fcntl(socket, F_SETFL, 0);  // recv() waits
   timeval const time{limit.count() / 1000, (limit.count() % 1000) * 1000};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
   char byte;
@@ -168,7 +158,6 @@ TEST_CASE("the id may be used some time after it was made, and by rank 0 last") 
 TEST_CASE("strangers are refused and disturb nobody") {
   UniqueId const id = localId();
   int const ranks = 3;
-  FileHandle const silent = strangerTo(id.port());
   std::vector<FileHandle> strangers;
   std::atomic<bool> joined{false};
   auto const errors = runThreads(ranks, [&](int rank) {
@@ -202,17 +191,15 @@ TEST_CASE("a hello without the secret, or replayed, is refused") {
   bool replayRefused = false;
   auto const errors = runThreads(2, [&](int rank) {
     if (rank == 1) {
-      auto const address = resolve("127.0.0.1", id.port()).front();
       Deadline const deadline(5s);
-      int error = 0;
       Hello hello{};
       hello.purpose = Purpose::join;
       hello.rank = 1;
       hello.ranks = 2;
-      FileHandle const socket = connectTo(address, deadline, error);
+      FileHandle const socket = strangerTo(id.port());
       wrongSecret = introduce(socket.get(), randomKey(), hello, deadline);
       // A proof made for another greeting.
-      FileHandle const first = connectTo(address, deadline, error);
+      FileHandle const first = strangerTo(id.port());
       Greeting greeting{};
       recvAll(first.get(), writableBytesOf(greeting), deadline);
       hello.magic = wireMagic;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "host/bootstrap/listeners.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -10,6 +13,7 @@
 
 #include "base/format.hpp"
 #include "base/keyed_hash.hpp"
+#include "mscclpp/host/error.hpp"
 
 namespace mscclpp {
 namespace {
@@ -18,7 +22,7 @@ constexpr std::size_t mostUnused = 64;
 
 struct Unused {
   std::mutex mutex;
-  std::deque<std::pair<UniqueId::Secret, FileHandle>> listeners;  // the oldest first
+  std::deque<std::pair<UniqueId::Secret, FileHandle>> ports;  // the oldest first
 
   static Unused& instance() {
     static Unused unused;
@@ -33,28 +37,29 @@ bool isLoopbackName(std::string const& host) {
 
 }  // namespace
 
-void keepListener(UniqueId::Secret const& secret, FileHandle listener) {
+void keepPort(UniqueId::Secret const& secret, FileHandle socket) {
   auto& unused = Unused::instance();
   std::lock_guard const lock(unused.mutex);
-  if (unused.listeners.size() == mostUnused) {
+  if (unused.ports.size() == mostUnused) {
     log(LogLevel::warn,
         "createUniqueId: {} ids of this process were not used; the port of the oldest is given up, so that another "
         "program may take it",
         mostUnused);
-    unused.listeners.pop_front();
+    unused.ports.pop_front();
   }
-  unused.listeners.emplace_back(secret, FileHandle(listener.release()));
+  unused.ports.emplace_back(secret, FileHandle(socket.release()));
 }
 
-FileHandle takeListener(UniqueId::Secret const& secret) {
+FileHandle takePort(UniqueId::Secret const& secret) {
   auto& unused = Unused::instance();
   std::lock_guard const lock(unused.mutex);
-  auto const found = std::find_if(unused.listeners.begin(), unused.listeners.end(),
-                                  [&](auto const& entry) { return entry.first == secret; });
-  if (found == unused.listeners.end()) return {};
-  auto listener = FileHandle::own([&] { return found->second.release(); });
-  unused.listeners.erase(found);
-  return listener;
+  auto const found =
+      std::find_if(unused.ports.begin(), unused.ports.end(), [&](auto const& entry) { return entry.first == secret; });
+  if (found == unused.ports.end()) return {};
+  auto socket = FileHandle::own([&] { return found->second.release(); });
+  unused.ports.erase(found);
+  if (::listen(socket.get(), SOMAXCONN) != 0) throwSystemError("listen on the port of a unique id", errno);
+  return socket;
 }
 
 FileHandle listenFor(std::string const& purpose, std::string const& host, std::vector<SocketAddress> const& addresses) {

@@ -19,6 +19,13 @@ constexpr int mostRanks = 1 << 16;
 // A first connection is made for the sake of news alone: others may be without it.
 constexpr std::chrono::nanoseconds meshTime = std::chrono::seconds(3);
 
+UniqueId uniqueIdAt(FileHandle socket) {
+  SocketAddress const address = localAddress(socket.get());
+  UniqueId id = UniqueId::create(address.host(), address.port());
+  keepPort(id.secret(), std::move(socket));
+  return id;
+}
+
 Key128 combine(Key128 a, Key128 const& b) {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<std::uint8_t>(a[i] ^ b[i]);
   return a;
@@ -43,11 +50,12 @@ void TcpBootstrap::Impl::initialize(UniqueId const& id, std::optional<std::chron
   Deadline const deadline(timeout_);
   auto const addresses = resolve(id.host(), id.port());
   if (rank_ == 0) {
-    FileHandle listener = takeListener(id.secret());
+    FileHandle listener = takePort(id.secret());
     if (!listener) {
-      listener = listenOn(fmt::format("rank 0: initialize with a unique id that was not made in this process, or was "
-                                      "used before (each id serves one initialize)"),
-                          addresses.front());
+      listener = listenOnReserved(
+          "rank 0: initialize with a unique id that was made elsewhere, or was used before (each id serves one "
+          "initialize)",
+          addresses.front());
     }
     gather(std::move(listener), id.secret(), deadline);
   } else {
@@ -233,11 +241,7 @@ TcpBootstrap::~TcpBootstrap() {
 }
 
 UniqueId TcpBootstrap::createUniqueId() {
-  FileHandle listener = listenOn("createUniqueId", interfaceAddress(environment().socketInterface));
-  SocketAddress const address = localAddress(listener.get());
-  UniqueId id = UniqueId::create(address.host(), address.port());
-  keepListener(id.secret(), std::move(listener));
-  return id;
+  return uniqueIdAt(reservePort("createUniqueId", interfaceAddress(environment().socketInterface)));
 }
 
 UniqueId TcpBootstrap::createUniqueId(std::string const& address) {
@@ -249,11 +253,8 @@ UniqueId TcpBootstrap::createUniqueId(std::string const& address) {
          "createUniqueId(\"{}\"): other ranks cannot connect to \"any address\"; name one, or use createUniqueId()",
          address);
   }
-  FileHandle listener = listenOn(fmt::format("createUniqueId(\"{}\")", address), wanted);
-  SocketAddress const local = localAddress(listener.get());
-  UniqueId id = UniqueId::create(local.host(), local.port());
-  keepListener(id.secret(), std::move(listener));
-  return id;
+  auto const purpose = fmt::format("createUniqueId(\"{}\")", address);
+  return uniqueIdAt(wanted.port() == 0 ? reservePort(purpose, wanted) : listenOn(purpose, wanted));
 }
 
 void TcpBootstrap::initialize(UniqueId const& id, std::optional<std::chrono::nanoseconds> timeout) {

@@ -13,7 +13,7 @@ namespace mscclpp {
 namespace {
 
 constexpr std::chrono::nanoseconds shortestRetry = std::chrono::milliseconds(5);
-constexpr std::chrono::nanoseconds longestRetry = std::chrono::milliseconds(250);
+constexpr std::chrono::nanoseconds longestRetry = std::chrono::milliseconds(50);
 constexpr std::chrono::nanoseconds longestAttempt = std::chrono::seconds(3);
 
 [[noreturn]] void explainRefusal(HandshakeResult const& result, int rank, int ranks, std::string const& target) {

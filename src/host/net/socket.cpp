@@ -220,22 +220,46 @@ bool isOwnAddress(SocketAddress const& address) {
 
 namespace {
 
+void setOn(FileHandle const& socket, int option) {
+  int const on = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, option, &on, sizeof on);
+}
+
+[[noreturn]] void cannotListen(std::string const& purpose, SocketAddress const& address, int error) {
+  char const* advice = "check the address and port";
+  if (error == EADDRINUSE) advice = "another program, or another job, listens there: choose another port, or 0";
+  if (error == EADDRNOTAVAIL) advice = "the address is not one of this host's: give rank 0's own address";
+  if (error == EACCES) advice = "ports below 1024 need privileges: choose a higher one";
+  throwSystemError(fmt::format("{}: cannot listen on {}; {}", purpose, address.toString(), advice), error);
+}
+
 FileHandle listenOn(std::string const& purpose, SocketAddress const& address, FileHandle socket) {
   // A port whose last connections are still closing may be used again at once.
-  int const on = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setOn(socket, SO_REUSEADDR);
   if (::bind(socket.get(), address.get(), address.length) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
-    int const error = errno;
-    char const* advice = "check the address and port";
-    if (error == EADDRINUSE) advice = "another program, or another job, listens there: choose another port, or 0";
-    if (error == EADDRNOTAVAIL) advice = "the address is not one of this host's: give rank 0's own address";
-    if (error == EACCES) advice = "ports below 1024 need privileges: choose a higher one";
-    throwSystemError(fmt::format("{}: cannot listen on {}; {}", purpose, address.toString(), advice), error);
+    cannotListen(purpose, address, errno);
   }
   return socket;
 }
 
 }  // namespace
+
+FileHandle reservePort(std::string const& purpose, SocketAddress const& address) {
+  FileHandle socket = openSocket(address.storage.ss_family);
+  if (::bind(socket.get(), address.get(), address.length) != 0) cannotListen(purpose, address, errno);
+  // Only now, or the port could be one that is reserved already.
+  setOn(socket, SO_REUSEPORT);
+  return socket;
+}
+
+FileHandle listenOnReserved(std::string const& purpose, SocketAddress const& address) {
+  // Two could listen beside each other, and each get some of the connections.
+  int error = 0;
+  if (connectTo(address, Deadline(std::chrono::seconds(1)), error)) cannotListen(purpose, address, EADDRINUSE);
+  FileHandle socket = openSocket(address.storage.ss_family);
+  setOn(socket, SO_REUSEPORT);
+  return listenOn(purpose, address, std::move(socket));
+}
 
 FileHandle listenOn(std::string const& purpose, SocketAddress const& address) {
   return listenOn(purpose, address, openSocket(address.storage.ss_family));

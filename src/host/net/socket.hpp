@@ -59,6 +59,10 @@ bool isOwnAddress(SocketAddress const& address);
 
 // `purpose` begins the error text.
 FileHandle listenOn(std::string const& purpose, SocketAddress const& address);
+// A port that is free now, for this user's programs alone: whoever has the socket may listen(), or another process of
+// the host by listenOnReserved(), until which connections are refused.
+FileHandle reservePort(std::string const& purpose, SocketAddress const& address);
+FileHandle listenOnReserved(std::string const& purpose, SocketAddress const& address);
 // At all addresses, of IPv6 too where there is any.
 FileHandle listenOnAll(std::string const& purpose, std::uint16_t port);
 // Empty, with errno, where there is none. Of unix sockets, too.

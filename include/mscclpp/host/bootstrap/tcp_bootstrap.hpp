@@ -41,9 +41,10 @@ class TcpBootstrap final : public Bootstrap {
   TcpBootstrap(TcpBootstrap const&) = delete;
   TcpBootstrap& operator=(TcpBootstrap const&) = delete;
 
-  // Listens from now on, in this process, until rank 0 initialises with the id (once); of more than 64 that nobody
-  // uses, the oldest is given up. Without an address it takes a free port of MSCCLPP_SOCKET_IFNAME or of the first
-  // usable interface. `address` is "ip:port", "[ipv6]:port" or "interface:ip:port"; port 0 means a free one.
+  // Keeps a port until rank 0 initialises with the id (once), in this process or elsewhere on this host as the same
+  // user; a port that is named, in this process only. Of more than 64 that nobody uses, the oldest is given up. Without
+  // an address it takes a free port of MSCCLPP_SOCKET_IFNAME or of the first usable interface. `address` is "ip:port",
+  // "[ipv6]:port" or "interface:ip:port"; port 0 means a free one.
   static UniqueId createUniqueId();
   static UniqueId createUniqueId(std::string const& address);
 

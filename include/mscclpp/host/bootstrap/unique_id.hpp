@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the ranks of one job must know to find each other: where rank 0 listens, and a secret that only they have.
-// Rank 0 makes it (TcpBootstrap::createUniqueId); the program carries its 128 bytes, or its text, to the other ranks.
+// What the ranks of one job must know to find each other: where rank 0 listens, and a secret that only they have. It is
+// made on rank 0's host (TcpBootstrap::createUniqueId); the program carries its 128 bytes, or its text, to the others.
 // Whoever holds it can join, so it should not be printed in shared logs.
 #pragma once
 
