@@ -3,14 +3,17 @@
 #
 # Runs PyTorch, unmodified, on this library's libmscclpp_nccl.so, and fails where training comes out otherwise than by gloo.
 #
-#   scripts/pytorch_nccl.py [--library=FOLDER] [--ranks=N] [--ways=LIST] [--behind=FILE] [--suite=N] [--seconds=S]
+#   scripts/pytorch_nccl.py [--library=FOLDER] [--ranks=N] [--ways=LIST] [--behind=FILE] [--suite=N] [--tests=PATTERN]
+#                           [--seconds=S]
 #
 # --library=  where libmscclpp_nccl.so is; default build/gpu/apps/nccl
 # --ranks=    default: one for each GPU, at least 2; more than there are GPUs share them (start MPS first)
 # --ways=     of test/nccl/pytorch_training.py, separated by commas; default all
 # --behind=   NVIDIA's libnccl.so.2, for what this library does not do (MSCCLPP_NCCL_LIB_PATH)
 # --suite=N   also PyTorch's own tests of its process groups (torch.testing._internal.distributed.distributed_test, which
-#             its wheel has), N at a time; what fails with PyTorch's own NCCL too is listed, not counted
+#             its wheel has), N at a time; what fails with PyTorch's own NCCL too is listed, not counted. Without MPS,
+#             whose server takes all its clients along when one of them fails
+# --tests=    of those, the ones in whose name the regular expression is found
 # --seconds=  after which no further test of the suite is begun
 #
 # One line a way: 'right' where all 20 losses are gloo's within 1e-5 and this library was the one called. The last line is
@@ -95,8 +98,8 @@ if __name__ == "__main__":
 """
 
 
-def suite(at_once, ranks, folder, environment, end, names=None):
-    """Verdict of each test, or of those named: 'passed', 'skipped: why' or 'failed: its error'."""
+def suite(at_once, ranks, folder, environment, end, names=None, pattern=""):
+    """Verdict of each test that is named, or fits the pattern: 'passed', 'skipped: why' or 'failed: its error'."""
     folder.mkdir()
     program = folder / "suite.py"
     program.write_text(SUITE)
@@ -105,6 +108,7 @@ def suite(at_once, ranks, folder, environment, end, names=None):
     if names is None:
         names = subprocess.run([sys.executable, str(program), "list"], env={**base, "TEMP_DIR": str(folder)},
                                capture_output=True, text=True, check=True).stdout.split()
+        names = [name for name in names if re.search(pattern, name)]
 
     def one(number, name):
         if time.monotonic() > end:
@@ -123,8 +127,12 @@ def suite(at_once, ranks, folder, environment, end, names=None):
         skipped = re.search(r"skipped '?(.*?)'?$", text, re.MULTILINE) or re.search(r"skipped=\d+", text)
         return name, f"skipped: {skipped.group(skipped.lastindex or 0)}"[:160] if skipped else "passed"
 
+    verdicts = {}
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        return dict(pool.map(one, range(len(names)), names))
+        for name, line in pool.map(one, range(len(names)), names):
+            print(f"{folder.name}: {name}: {line}", flush=True)
+            verdicts[name] = line
+    return verdicts
 
 
 def main():
@@ -134,6 +142,7 @@ def main():
     parser.add_argument("--ways", default="ddp,compiled,functional,fsdp,tensor,sequence,pipeline,graph")
     parser.add_argument("--behind")
     parser.add_argument("--suite", type=int, default=0)
+    parser.add_argument("--tests", default="")
     parser.add_argument("--seconds", type=float, default=1800)
     arguments = parser.parse_args()
     library = pathlib.Path(arguments.library).resolve()
@@ -163,13 +172,12 @@ def main():
             print(f"{way:12} {ranks} ranks, {time.monotonic() - start:3.0f} s: {line}", flush=True)
         if arguments.suite:
             end = time.monotonic() + arguments.seconds
-            here = suite(arguments.suite, ranks, folder / "here", preloaded, end)
+            here = suite(arguments.suite, ranks, folder / "here", {**preloaded, "MSCCLPP_KERNEL_TIMEOUT": "60"}, end,
+                         pattern=arguments.tests)
             wrong = [test for test, line in here.items() if line.startswith("failed")]
             theirs = suite(arguments.suite, ranks, folder / "theirs", {}, end + 60, wrong)
-            for test, line in sorted(here.items()):
+            for test, line in here.items():
                 same = theirs.get(test, "").startswith("failed")
-                if not line.startswith("passed"):
-                    print(f"{test}: {line}{' (so it does on its own NCCL)' if same else ''}")
                 passed += line.startswith("passed")
                 failed += line.startswith("failed") and not same
     print(f"{passed} passed, {failed} failed")

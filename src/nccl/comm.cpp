@@ -8,6 +8,7 @@
 #include "mscclpp/collectives/message_group.hpp"
 #include "mscclpp/host/wait_report.hpp"
 #include "nccl/algorithms.hpp"
+#include "nccl/machine.hpp"
 #include "nccl/patience.hpp"
 #include "nccl/result.hpp"
 
@@ -21,6 +22,10 @@ layout::PointToPointRequirement linkRequirement(int ranks) {
   need.stageBytes = 32 << 10;
   return need;
 }
+
+// Calls with parts of up to so many bytes wait for other ranks in their kernels alone, as NCCL's do, once a collective
+// has been called.
+constexpr std::size_t preparedBytes = 256 << 10;
 
 std::uint64_t freshNumber() {
   auto const key = randomKey();
@@ -57,7 +62,7 @@ CollectiveCall callOf(Operation const& operation, int rank, int ranks) {
 }  // namespace
 
 Comm::Comm(std::unique_ptr<Communicator> communicator, bool blocking)
-    : communicator_(std::move(communicator)), blocking_(blocking), queue_(communicator_->device()) {
+    : communicator_(std::move(communicator)), blocking_(blocking), queue_(communicator_->device(), false) {
   if (auto const limit = patience("MSCCLPP_KERNEL_TIMEOUT")) communicator_->setTimeLimit(*limit);
   meetFirst();
   if (isApart_) return;
@@ -168,11 +173,12 @@ void Comm::requireUsable() const {
 }
 
 Queue& Comm::queueOf(void* stream) {
-  auto const graph = Stream::borrow(device(), stream, 0).capture();
-  return graph == 0 ? queue_ : captured_.try_emplace(graph, device()).first->second;
+  auto const graph = communicator_->device().runtime().captureOf(stream);
+  return graph == 0 ? queue_ : captured_.try_emplace(graph, device(), true).first->second;
 }
 
 void Comm::start(std::span<Operation const> operations) {
+  KeepDevice const keep(device());
   std::lock_guard const lock(mutex_);
   requireUsable();
   std::vector<Operation> messages;
@@ -225,6 +231,7 @@ std::string Comm::startCollective(Operation const& operation) {
   auto const& stream = queue.in(operation.stream);
   auto call = callFor(operation);
   try {
+    if (queue.isNew()) algorithms().prepare(*communicator_, stream, preparedBytes);
     if (operation.factor) {
       // Nothing may be multiplied yet where the call then goes to NCCL, which does that itself.
       (void)algorithms().resolve(operation.collective, World::of(*communicator_), call);
@@ -263,7 +270,7 @@ void Comm::startMessages(std::span<Operation const> messages) {
   }
   for (auto* const other : others) queue.after(other);
   group.start();
-  for (auto* const other : others) Stream::borrow(device(), other, 0).runAfter(stream);
+  for (auto* const other : others) Stream::borrow(device(), other).runAfter(stream);
 }
 
 std::byte* Comm::scratch(std::size_t bytes, bool capturing) {

@@ -24,6 +24,7 @@ struct Jobs {
   std::vector<std::function<void()>> list;
 
   void run() const {
+    KeepDevice const keep(communicator->device());
     for (auto const& job : list) job();
   }
 };
@@ -74,7 +75,6 @@ ncclResult_t groupEnd() {
   auto const ended = std::exchange(group, {});
   if (ended.error != ncclSuccess) return ended.error;
   if (ended.jobs.empty() && ended.started.empty()) return ncclSuccess;
-  KeepDevice const keep;
 
   std::vector<Jobs> waited;
   bool inProgress = false;
@@ -99,10 +99,7 @@ ncclResult_t groupEnd() {
 
 void enqueue(std::shared_ptr<Comm> const& comm, Operation const& operation) {
   comm->check(operation);
-  if (!inGroup()) {
-    KeepDevice const keep;
-    return comm->start({&operation, 1});
-  }
+  if (!inGroup()) return comm->start({&operation, 1});
   auto found = std::ranges::find(group.started, comm, &Started::comm);
   if (found == group.started.end()) found = group.started.insert(found, Started{comm, {}});
   found->operations.push_back(operation);

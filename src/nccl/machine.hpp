@@ -10,18 +10,16 @@ namespace mscclpp::nccl {
 extern DeviceKind const machine;
 // The calling thread's. Throws where there is none.
 Device currentDevice();
-// The current device is the caller's again at its end.
+// Makes a device the current one; at its end it is again the one that was the caller's.
 class KeepDevice {
  public:
-  KeepDevice();
-  // It is that one meanwhile.
   explicit KeepDevice(Device device);
   ~KeepDevice();
   KeepDevice(KeepDevice const&) = delete;
   KeepDevice& operator=(KeepDevice const&) = delete;
 
  private:
-  int ordinal_ = -1;  // of a thread that has none yet
+  int before_ = -1;  // -1: there is nothing to be put back
 };
 
 }  // namespace mscclpp::nccl

@@ -16,19 +16,19 @@ Device currentDevice() {
   return {machine, ordinal};
 }
 
-KeepDevice::KeepDevice() {
-  if (cudaGetDevice(&ordinal_) != cudaSuccess) ordinal_ = -1;
-}
-
-KeepDevice::KeepDevice(Device device) : KeepDevice() {
+KeepDevice::KeepDevice(Device device) {
+  int before = -1;
+  if (cudaGetDevice(&before) == cudaSuccess) {
+    if (before == device.ordinal) return;
+    before_ = before;
+  }
   if (auto const code = cudaSetDevice(device.ordinal); code != cudaSuccess) {
     refuse(ncclUnhandledCudaError, "make device {} the current one: {}", device.ordinal, cudaGetErrorString(code));
   }
 }
 
 KeepDevice::~KeepDevice() {
-  int now = -1;
-  if (ordinal_ >= 0 && (cudaGetDevice(&now) != cudaSuccess || now != ordinal_)) (void)cudaSetDevice(ordinal_);
+  if (before_ >= 0) (void)cudaSetDevice(before_);
 }
 
 }  // namespace mscclpp::nccl

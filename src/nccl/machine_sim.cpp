@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "nccl/machine_sim.hpp"
 
+#include <utility>
+
 #include "nccl/machine.hpp"
 
 namespace mscclpp::nccl {
@@ -12,9 +14,8 @@ DeviceKind const machine = DeviceKind::sim;
 
 Device currentDevice() { return {machine, current}; }
 
-KeepDevice::KeepDevice() : ordinal_(current) {}
-KeepDevice::KeepDevice(Device device) : KeepDevice() { current = device.ordinal; }
-KeepDevice::~KeepDevice() { current = ordinal_; }
+KeepDevice::KeepDevice(Device device) : before_(std::exchange(current, device.ordinal)) {}
+KeepDevice::~KeepDevice() { current = before_; }
 
 }  // namespace mscclpp::nccl
 

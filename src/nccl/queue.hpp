@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "mscclpp/host/stream.hpp"
 #include "nccl/result.hpp"
@@ -14,12 +15,12 @@ namespace mscclpp::nccl {
 
 class Queue {
  public:
-  explicit Queue(Device device) : device_(device), id_(Stream::queueId()) {}
+  Queue(Device device, bool captured) : device_(device), captured_(captured), id_(Stream::queueId()) {}
 
   // For work that goes into that stream, behind what was last put into another one.
   Stream const& in(void* native) {
     if (!last_ || last_->native() != native) {
-      auto next = Stream::borrow(device_, native, id_);
+      auto next = Stream::borrow(device_, native, id_, captured_);
       if (last_) {
         // What is captured cannot be waited for by what is not.
         if (last_->capture() != next.capture()) {
@@ -35,15 +36,19 @@ class Queue {
   }
   // Whatever is in that stream now runs before what comes next.
   void after(void* native) {
-    if (last_ && last_->native() != native) last_->runAfter(Stream::borrow(device_, native, id_));
+    if (last_ && last_->native() != native) last_->runAfter(Stream::borrow(device_, native));
   }
   // The stream that was last worked in, if any.
   std::optional<Stream> const& last() const { return last_; }
+  // The first time that it is asked.
+  bool isNew() { return !std::exchange(asked_, true); }
 
  private:
   Device device_;
+  bool captured_;  // into one graph
   std::uint64_t id_;
   std::optional<Stream> last_;
+  bool asked_ = false;
 };
 
 }  // namespace mscclpp::nccl

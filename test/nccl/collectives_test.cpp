@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "nccl/ranks.hpp"
@@ -121,6 +124,27 @@ TEST_CASE("nothing is as good as something: zero elements, with null pointers") 
     CHECK_NCCL(ncclRecv(nullptr, 0, ncclFloat32, 1 - rank.rank, rank.comm, rank.native()));
     CHECK_NCCL(ncclGroupEnd());
     CHECK(ncclAllReduce(nullptr, nullptr, 0, 77, ncclSum, rank.comm, rank.native()) == ncclInvalidArgument);
+  });
+}
+
+TEST_CASE("once a collective has run, the first of each other kind waits for other ranks on the device alone") {
+  std::atomic<bool> isIn{false};
+  forEachNcclRank(2, [&](NcclRank& rank) {
+    Data<float> data(rank.device, count, static_cast<float>(rank.rank + 1));
+    Data<float> both(rank.device, 2 * count, 0);
+    CHECK_NCCL(ncclAllReduce(data.data(), data.data(), 1, ncclFloat32, ncclSum, rank.comm, rank.native()));
+    // Rank 1 comes only when rank 0's calls have returned.
+    for (int waited = 0; rank.rank == 1 && !isIn && waited < 1000; ++waited) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    CHECK((rank.rank == 0 || isIn));
+    CHECK_NCCL(ncclBroadcast(data.data(), data.data(), count, ncclFloat32, 0, rank.comm, rank.native()));
+    CHECK_NCCL(ncclAllGather(data.data(), both.data(), count, ncclFloat32, rank.comm, rank.native()));
+    CHECK_NCCL(ncclReduceScatter(both.data(), data.data(), count, ncclFloat32, ncclSum, rank.comm, rank.native()));
+    isIn = isIn || rank.rank == 0;
+    rank.stream.synchronize();
+    CHECK(data.values()[0] == 6);
+    CHECK(data.values()[1] == 2);
   });
 }
 

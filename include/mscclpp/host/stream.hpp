@@ -19,8 +19,9 @@ class Stream {
   // stream of each thread (cudaStreamPerThread), that of the calling thread, which alone may use what this returns.
   static Stream borrow(Device device, void* native);
   // As part of a queue of work that goes through several streams, one after the other (runAfter): what is kept for
-  // streams, such as the team of collectives, is kept for the queue, whose number `id` is then. See queueId().
-  static Stream borrow(Device device, void* native, std::uint64_t id);
+  // streams, such as the team of collectives, is kept for the queue, whose number `id` is then. See queueId(). All work
+  // of a queue is captured into a CUDA graph, or none, which nobody has to ask then.
+  static Stream borrow(Device device, void* native, std::uint64_t id, bool captured);
   // A number that no queue and no stream of this process has or had.
   static std::uint64_t queueId() noexcept;
   ~Stream();
@@ -49,11 +50,12 @@ class Stream {
   void copy(void* dst, void const* src, std::size_t bytes) const;
 
  private:
-  Stream(Device device, void* native, std::uint64_t id, bool owned);
+  Stream(Device device, void* native, std::uint64_t id);
 
   Device device_;
   void* native_ = nullptr;
   std::uint64_t id_ = 0;
+  std::optional<bool> captured_{};  // where it is known
   bool owned_ = false;
 };
 

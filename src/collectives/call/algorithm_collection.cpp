@@ -47,6 +47,24 @@ SelectionRequest requestFor(Collective collective, World const& world, Collectiv
           .wholeLines = world.wholeLines};
 }
 
+constexpr std::size_t smallestPrepared = 64;
+
+// As choices see a call of `part` bytes from each rank for each, of rank 0: with buffers that are nowhere.
+CollectiveCall imagined(Collective collective, int ranks, DataType type, std::size_t part) {
+  constexpr std::uintptr_t in = std::uintptr_t{1} << 44;
+  constexpr std::uintptr_t out = std::uintptr_t{1} << 45;
+  auto const& traits = traitsOf(collective);
+  auto const parts = static_cast<std::size_t>(ranks);
+  CollectiveCall call;
+  call.type = type;
+  call.op = reduces(collective) ? ReduceOp::sum : ReduceOp::none;
+  call.in = reinterpret_cast<void const*>(in);
+  call.inBytes = part * traits.in.partsOf(parts);
+  call.out = reinterpret_cast<void*>(out);
+  call.outBytes = part * traits.out.partsOf(parts);
+  return call;
+}
+
 }  // namespace
 
 AlgorithmCollection AlgorithmCollection::defaults() {
@@ -176,6 +194,29 @@ Selection AlgorithmCollection::choose(Collective collective, Communicator const&
                                       CollectiveCall const& call) const {
   auto const result = resolve(collective, World::of(communicator), call);
   return {result.algorithm->name(), result.blocks, result.threads};
+}
+
+void AlgorithmCollection::prepare(Communicator const& communicator, Stream const& stream, std::size_t bytes) const {
+  auto& cache = collectives_impl::ContextCache::of(communicator);
+  auto world = cache.world();
+  world.planned = true;
+  world.rank = 0;  // the root, on all ranks alike
+  layout::WorkspaceRequirement need;
+  for (auto const collective : collectives) {
+    if (collective == Collective::barrier || collective == Collective::sendRecv) continue;
+    for (auto const type : dataTypes) {
+      for (std::size_t part = smallestPrepared; part <= bytes; part *= 2) {
+        try {
+          auto const launch = resolve(collective, world, imagined(collective, world.ranks, type, part)).launch;
+          if (launch) need = merge(need, launch->requirement);
+        } catch (Error const& error) {
+          if (error.code() != ErrorCode::unsupported) throw;
+        }
+      }
+      if (!reduces(collective)) break;  // whose types are all bytes
+    }
+  }
+  cache.reserve(stream, need);
 }
 
 bool AlgorithmCollection::startsAtOnce(Collective collective, Communicator const& communicator, Stream const& stream,

@@ -122,13 +122,13 @@ void ContextCache::makeRoom(Map& map, std::size_t limit, bool capturing, MayGo&&
 
 StreamContext& ContextCache::contextOf(Stream const& stream) {
   if (auto* const entry = streams_.find(stream.id())) return *entry;
-  makeRoom(streams_, limits_.teams, machine_.capturing(stream.native()),
+  makeRoom(streams_, limits_.teams, stream.capturing(),
            [](StreamContext const& old) { return !old.inGraph && old.retired.empty(); });
   return streams_.insert(stream.id(), {.number = nextStream_++});
 }
 
 StreamContext& ContextCache::team(Stream const& stream, layout::WorkspaceRequirement const& requirement) {
-  bool const capturing = machine_.capturing(stream.native());
+  bool const capturing = stream.capturing();
   auto& entry = contextOf(stream);
   if (entry.team != nullptr && merge(entry.requirement, requirement) == entry.requirement) {
     entry.inGraph = entry.inGraph || capturing;
@@ -141,6 +141,11 @@ StreamContext& ContextCache::team(Stream const& stream, layout::WorkspaceRequire
   entry.requirement = need;
   entry.inGraph = capturing;
   return entry;
+}
+
+void ContextCache::reserve(Stream const& stream, layout::WorkspaceRequirement const& requirement) {
+  auto const held = lock();
+  (void)team(stream, requirement);
 }
 
 void ContextCache::dropDeadWindows() {
@@ -166,7 +171,7 @@ WindowPlace ContextCache::window(Stream const& stream, void const* pointer, std:
          "buffer has",
          rank, bytes, fmt::ptr(pointer), end - allocation.bytes, allocation.bytes);
   }
-  bool const capturing = machine_.capturing(stream.native());
+  bool const capturing = stream.capturing();
   auto* found = windows_.find(base);
   if (found != nullptr && found->allocation == allocation.id) {
     found->inGraph = found->inGraph || capturing;
@@ -212,7 +217,7 @@ std::shared_ptr<void> ContextCache::native(Stream const& stream, std::uint64_t a
     initialized_.insert(algorithm);
   }
   if (!make) return nullptr;
-  bool const capturing = machine_.capturing(stream.native());
+  bool const capturing = stream.capturing();
   NativeKey const fullKey{algorithm, stream.id(), key};
   if (auto* const found = natives_.find(fullKey)) {
     found->inGraph = found->inGraph || capturing;

@@ -115,6 +115,9 @@ class ContextCache {
                                std::function<void()> const& initialize,
                                std::function<std::shared_ptr<void>()> const& make);
 
+  // Collective.
+  void reserve(Stream const& stream, layout::WorkspaceRequirement const& requirement);
+
   void setLimits(ContextLimits const& limits);
   ContextCounts counts() const;
   void release();

@@ -129,7 +129,7 @@ void ContextCache::settled() {
 
 void ContextCache::recover(Stream const& stream, std::string const& title) {
   requireReportsTaken(title);
-  if (machine_.capturing(stream.native())) {
+  if (stream.capturing()) {
     fail(ErrorCode::invalidUsage,
          "{}: the first call after a failure, while its stream is captured; ranks find together again outside of "
          "captures only, so make one call before",

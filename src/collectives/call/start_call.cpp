@@ -92,7 +92,7 @@ bool ContextCache::startAgain(CallKey const& key, Stream const& stream, Collecti
   context.calls += counted;
   if (known->launch.kernel == nullptr) return true;
   streams_.use(context);
-  context.inGraph = context.inGraph || machine_.capturing(stream.native());
+  context.inGraph = context.inGraph || stream.capturing();
   try {
     launch(*known, stream, call);
   } catch (Error const& error) {

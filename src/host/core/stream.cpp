@@ -14,16 +14,20 @@ namespace {
 std::uint64_t idOf(Device device, void* native) { return device.runtime().streamId(device.ordinal, native); }
 }  // namespace
 
-Stream::Stream(Device device, void* native, std::uint64_t id, bool owned)
-    : device_(device), native_(native), id_(id), owned_(owned) {}
+Stream::Stream(Device device, void* native, std::uint64_t id) : device_(device), native_(native), id_(id) {}
 
-Stream::Stream(Device device) : Stream(device, device.runtime().createStream(device.ordinal), 0, true) {
+Stream::Stream(Device device) : Stream(device, device.runtime().createStream(device.ordinal), 0) {
   id_ = idOf(device_, native_);
+  owned_ = true;
 }
 
-Stream Stream::borrow(Device device, void* native) { return borrow(device, native, idOf(device, native)); }
+Stream Stream::borrow(Device device, void* native) { return Stream(device, native, idOf(device, native)); }
 
-Stream Stream::borrow(Device device, void* native, std::uint64_t id) { return Stream(device, native, id, false); }
+Stream Stream::borrow(Device device, void* native, std::uint64_t id, bool captured) {
+  Stream stream(device, native, id);
+  stream.captured_ = captured;
+  return stream;
+}
 
 std::uint64_t Stream::queueId() noexcept {
   // Machines count streams from 0.
@@ -35,12 +39,14 @@ Stream::Stream(Stream&& other) noexcept
     : device_(other.device_),
       native_(std::exchange(other.native_, nullptr)),
       id_(std::exchange(other.id_, 0)),
+      captured_(other.captured_),
       owned_(std::exchange(other.owned_, false)) {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(native_, other.native_);
   std::swap(id_, other.id_);
+  std::swap(captured_, other.captured_);
   std::swap(owned_, other.owned_);
   return *this;
 }
@@ -65,7 +71,7 @@ void Stream::runAfter(Stream const& earlier) const {
   runtime(device_.kind).orderAfter(device_.ordinal, native_, earlier.native_);
 }
 
-bool Stream::capturing() const { return runtime(device_.kind).capturing(native_); }
+bool Stream::capturing() const { return captured_ ? *captured_ : runtime(device_.kind).capturing(native_); }
 
 std::uint64_t Stream::capture() const { return runtime(device_.kind).captureOf(native_); }
 

@@ -43,10 +43,9 @@ void Shadow::make() {
 
 void Shadow::start(std::span<Operation const> operations) {
   std::lock_guard const lock(mutex_);
-  KeepDevice const keep(communicator_.device());
   if (comm_ == nullptr) {
     for (auto const& operation : operations) {
-      if (Stream::borrow(communicator_.device(), operation.stream, 0).capturing()) {
+      if (Stream::borrow(communicator_.device(), operation.stream).capturing()) {
         refuse(
             ncclInvalidUsage,
             "rank {}: {} goes to NCCL's own library, which cannot begin while a graph is captured; call it once before",
