@@ -6,7 +6,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(mscclpp_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/mscclpp")
-set(mscclpp_targets mscclpp_headers mscclpp_host mscclpp_dsl)
+set(mscclpp_targets mscclpp_headers mscclpp_host mscclpp_dsl mscclpp_jit)
 if(MSCCLPP_HAS_SIM)
   list(APPEND mscclpp_targets mscclpp_sim)
 endif()

@@ -15,6 +15,7 @@
 
 #include "machine/machine.hpp"
 #include "machine/over_ranks.hpp"
+#include "mscclpp/collectives/reduce_op_type.hpp"
 #include "mscclpp/dsl/core/demand.hpp"
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/plan_algorithm.hpp"

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "mscclpp/collectives/reduce_op_type.hpp"
+
 namespace mscclpp::bench {
 namespace {
 

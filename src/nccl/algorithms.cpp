@@ -61,10 +61,8 @@ AlgorithmCollection const& algorithms() { return all().collection; }
 std::uint64_t planMark() { return all().mark; }
 
 std::string planFolder() {
-  auto const named = processVariable("MSCCLPP_CACHE_DIR").value_or("");
-  auto const home = processVariable("HOME").value_or("");
-  if (named.empty() && home.empty()) return {};
-  return (named.empty() ? fs::path(home) / ".cache" / "mscclpp" : fs::path(named)) / "default";
+  auto const folder = cacheFolder();
+  return folder.empty() ? folder : folder + "/default";
 }
 
 }  // namespace mscclpp::nccl

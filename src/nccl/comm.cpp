@@ -173,7 +173,7 @@ void Comm::requireUsable() const {
 }
 
 Queue& Comm::queueOf(void* stream) {
-  auto const graph = communicator_->device().runtime().captureOf(stream);
+  auto const graph = runtime(device().kind).captureOf(stream);
   return graph == 0 ? queue_ : captured_.try_emplace(graph, device(), true).first->second;
 }
 

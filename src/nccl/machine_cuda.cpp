@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cuda_runtime_api.h>
 
+#include "mscclpp/launch/cuda_driver.hpp"
 #include "nccl/machine.hpp"
 #include "nccl/result.hpp"
 
@@ -17,6 +18,8 @@ Device currentDevice() {
 }
 
 KeepDevice::KeepDevice(Device device) {
+  // The driver answers sooner, for a device that has been launched on.
+  if (device.ordinal < arch::Driver::mostDevices && arch::Driver::instance().isOn(device.ordinal)) return;
   int before = -1;
   if (cudaGetDevice(&before) == cudaSuccess) {
     if (before == device.ordinal) return;

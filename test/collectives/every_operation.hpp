@@ -9,6 +9,7 @@
 
 #include "collectives/ranks.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
+#include "mscclpp/collectives/reduce_op_type.hpp"
 #include "mscclpp/host/multicast.hpp"
 #include "support/reference.hpp"
 

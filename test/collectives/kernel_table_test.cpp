@@ -10,6 +10,7 @@
 #include <string>
 
 #include "mscclpp/algorithms/catalogue.hpp"
+#include "mscclpp/collectives/reduce_op_type.hpp"
 
 using namespace mscclpp;
 

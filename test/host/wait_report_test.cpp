@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <memory>
 #include <set>
 
@@ -12,6 +13,10 @@ using layout::WaitKind;
 using layout::WaitReport;
 
 namespace {
+
+// What kernels write, the host reads.
+static_assert(sizeof(WaitReport) == 56 && offsetof(WaitReport, channel) == 24);
+static_assert(offsetof(layout::Watch, reports) == 24);
 
 WaitReport report(WaitKind kind, std::uint32_t thread = 0) {
   return {1, kind, 2, 1, 3, thread, 17, 5, 4, 10'000'000'000ull};

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string_view>
 #include <type_traits>
 
@@ -72,32 +71,25 @@ constexpr auto withDataType(DataType type, F&& f) {
   return f(std::type_identity<float>{});
 }
 
-// The same for an operation that reduces; throws for `none`.
-template <class F>
-constexpr auto withReduceOp(ReduceOp op, F&& f) {
-  switch (op) {
-    case ReduceOp::prod:
-      return f(std::type_identity<Prod>{});
-    case ReduceOp::min:
-      return f(std::type_identity<Min>{});
-    case ReduceOp::max:
-      return f(std::type_identity<Max>{});
-    case ReduceOp::avg:
-      return f(std::type_identity<Avg>{});
-    case ReduceOp::none:
-      throw std::invalid_argument("withReduceOp: ReduceOp::none names no reduction");
-    case ReduceOp::sum:
-      break;
-  }
-  return f(std::type_identity<Sum>{});
-}
-
 constexpr std::string_view nameOf(DataType type) {
   return withDataType(type, []<class T>(std::type_identity<T>) { return numberName<T>(); });
 }
 constexpr std::string_view nameOf(ReduceOp op) {
-  if (op == ReduceOp::none) return "none";
-  return withReduceOp(op, []<class Op>(std::type_identity<Op>) { return Op::name; });
+  switch (op) {
+    case ReduceOp::prod:
+      return Prod::name;
+    case ReduceOp::min:
+      return Min::name;
+    case ReduceOp::max:
+      return Max::name;
+    case ReduceOp::avg:
+      return Avg::name;
+    case ReduceOp::none:
+      return "none";
+    case ReduceOp::sum:
+      break;
+  }
+  return Sum::name;
 }
 constexpr std::size_t bytesOf(DataType type) {
   return withDataType(type, []<class T>(std::type_identity<T>) { return sizeof(T); });

@@ -60,6 +60,11 @@ inline constexpr std::array settings{
         "MSCCLPP_MODEL", "",
         "Figures of GPUs for the cost model, as files with colons between them; those built in are used where it is "
         "empty or names no such GPU."},
+    Setting{"MSCCLPP_CACHE_DIR", "",
+            "Folder of plans that are asked first (default) and of what was compiled at run time (jit); empty: "
+            "~/.cache/mscclpp."},
+    Setting{"MSCCLPP_NVRTC", "", "NVIDIA's libnvrtc.so, which compiles kernels at run time; empty: looked for."},
+    Setting{"MSCCLPP_CXX", "c++", "The compiler of kernels for the simulated machine at run time."},
     Setting{"MSCCLPP_NVLS", "1", "0: never use NVLink multicast."},
     Setting{"NCCL_NVLS_ENABLE", "1", "0: never use NVLink multicast; the same switch as NCCL's."},
 };
@@ -93,6 +98,9 @@ using VariableLookup = std::function<std::optional<std::string>(std::string cons
 
 // Reads the process's own environment.
 std::optional<std::string> processVariable(std::string const& name);
+
+// MSCCLPP_CACHE_DIR, else .cache/mscclpp at home; empty where neither is set. Read afresh.
+std::string cacheFolder();
 
 // Reads afresh.
 Environment readEnvironment(VariableLookup const& lookup = processVariable);

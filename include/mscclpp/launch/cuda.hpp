@@ -14,58 +14,12 @@
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/launch/cuda_driver.hpp"
+#include "mscclpp/launch/cuda_entry.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace arch {
-
-// A kernel type may bound its block size, which leaves more registers to each thread: static constexpr unsigned
-// maxThreads.
-template <class Kernel>
-constexpr unsigned maxThreadsOf() {
-  if constexpr (requires { Kernel::maxThreads; }) {
-    return Kernel::maxThreads;
-  } else {
-    return 1024;
-  }
-}
-
-// The arguments of one launch as one kernel parameter. (A pack of `const` parameters would need none of this, but g++
-// cannot name such a function template specialisation.) of() makes each where it will lie: handles have large tables.
-template <class... P>
-struct ArgumentList {
-  static ArgumentList of() { return {}; }
-  template <class Kernel, class... Before>
-  MSCCLPP_DEVICE void call(Kernel const& kernel, Before const&... before) const {
-    kernel(before...);
-  }
-};
-template <class First, class... Rest>
-struct ArgumentList<First, Rest...> {
-  First first;
-  ArgumentList<Rest...> rest;
-
-  template <class A, class... More>
-  static ArgumentList of(A&& a, More&&... more) {
-    return {static_cast<First>(std::forward<A>(a)), ArgumentList<Rest...>::of(std::forward<More>(more)...)};
-  }
-  template <class Kernel, class... Before>
-  MSCCLPP_DEVICE void call(Kernel const& kernel, Before const&... before) const {
-    rest.call(kernel, before..., first);
-  }
-};
-template <class Tuple>
-struct ArgumentsOf;
-template <class... P>
-struct ArgumentsOf<std::tuple<P...>> : std::type_identity<ArgumentList<P...>> {};
-
-// One block for each multiprocessor is enough: for more the compiler would spill registers.
-template <class Kernel, class Arguments>
-__global__ void __launch_bounds__(maxThreadsOf<Kernel>(), 1)
-    kernelEntry(const __grid_constant__ Kernel kernel, const __grid_constant__ Arguments arguments) {
-  arguments.call(kernel);
-}
 
 inline void checkCuda(cudaError_t code, char const* operation) {
   if (code == cudaSuccess) return;
@@ -135,7 +89,7 @@ void launchKernel(Stream const& stream, LaunchShape const& shape, Kernel const& 
     // The default stream means what the runtime was compiled to take it for.
     if (byDriver && stream.native() != nullptr) {
       auto const function = LoadedKernel<void(Kernel, Arguments)>::on(stream, symbol);
-      if (function != nullptr && Driver::instance().launch(function, stream, shape, pointers)) return;
+      if (function != nullptr && Driver::instance().launch(function, stream, shape, pointers) == CUDA_SUCCESS) return;
     }
     launchByRuntime(stream, shape, symbol, pointers);
   }

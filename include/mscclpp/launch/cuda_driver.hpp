@@ -41,8 +41,8 @@ class Driver {
       contexts()[device].store(current, std::memory_order_release);
     }
   }
-  // False where it cannot, for whatever reason: the runtime says which.
-  bool launch(CUfunction function, Stream const& stream, LaunchShape const& shape, void** parameters) const {
+  // The runtime says more of what it refuses.
+  CUresult launch(CUfunction function, Stream const& stream, LaunchShape const& shape, void** parameters) const {
     CUlaunchAttribute attributes[2];
     unsigned count = 0;
     if (shape.overlapPrevious) {
@@ -65,14 +65,33 @@ class Driver {
                                 .hStream = static_cast<CUstream>(stream.native()),
                                 .attrs = attributes,
                                 .numAttrs = count};
-    return launch_(&config, function, parameters, nullptr) == CUDA_SUCCESS;
+    return launch_(&config, function, parameters, nullptr);
   }
   bool canLaunch() const { return launch_ != nullptr && currentContext_ != nullptr; }
+
+  // A kernel of an image, on the current device, for good; it may have all the shared memory that there is.
+  CUresult load(void const* image, char const* name, CUfunction& function) const {
+    CUmodule module = nullptr;
+    if (load_ == nullptr || function_ == nullptr || setAttribute_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto const code = load_(&module, image); code != CUDA_SUCCESS) return code;
+    if (auto const code = function_(&function, module, name); code != CUDA_SUCCESS) return code;
+    constexpr int most = 227 << 10;
+    (void)setAttribute_(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most);
+    return CUDA_SUCCESS;
+  }
+  char const* nameOf(CUresult code) const {
+    char const* name = nullptr;
+    return errorName_ != nullptr && errorName_(code, &name) == CUDA_SUCCESS ? name : "refused by the CUDA driver";
+  }
 
  private:
   Driver() {
     find("cuLaunchKernelEx", 11060, launch_);
     find("cuCtxGetCurrent", 4000, currentContext_);
+    find("cuModuleLoadData", 2000, load_);
+    find("cuModuleGetFunction", 2000, function_);
+    find("cuFuncSetAttribute", 9000, setAttribute_);
+    find("cuGetErrorName", 6000, errorName_);
   }
 
   template <class Function>
@@ -94,6 +113,10 @@ class Driver {
 
   PFN_cuLaunchKernelEx_v11060 launch_ = nullptr;
   PFN_cuCtxGetCurrent_v4000 currentContext_ = nullptr;
+  PFN_cuModuleLoadData_v2000 load_ = nullptr;
+  PFN_cuModuleGetFunction_v2000 function_ = nullptr;
+  PFN_cuFuncSetAttribute_v9000 setAttribute_ = nullptr;
+  PFN_cuGetErrorName_v6000 errorName_ = nullptr;
 };
 
 // A kernel, as the driver knows it on each device; `Entry` is its type, for which it is looked up once.

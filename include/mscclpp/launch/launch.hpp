@@ -21,6 +21,7 @@
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/host/trace.hpp"
+#include "mscclpp/launch/argument_list.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 
 #if defined(__CUDACC__)
@@ -32,17 +33,6 @@
 namespace mscclpp {
 
 namespace detail {
-
-template <class F>
-struct CallSignature : CallSignature<decltype(&F::operator())> {};
-template <class F, class... P>
-struct CallSignature<void (F::*)(P...) const> {
-  using Parameters = std::tuple<std::remove_cvref_t<P>...>;
-};
-template <class... P>
-struct CallSignature<void (*)(P...)> {
-  using Parameters = std::tuple<std::remove_cv_t<P>...>;
-};
 
 inline void checkShape(LaunchShape const& shape) {
   if (shape.blocks == 0 || shape.threads == 0 || shape.threads > 1024) {

@@ -9,7 +9,6 @@
 // (`reportCount` by additions of this device alone), `WaitReport::complete` with release/acquire.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "mscclpp/layout/round_counter.hpp"
@@ -104,8 +103,5 @@ struct Watch {
   WaitReport reports[maxWaitReports];
   RoundCounters counters[maxCounters];  // that kernels of this rank mark when they give up
 };
-
-static_assert(sizeof(WaitReport) == 56 && offsetof(WaitReport, channel) == 24);
-static_assert(offsetof(Watch, reports) == 24);
 
 }  // namespace mscclpp::layout

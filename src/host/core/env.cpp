@@ -91,6 +91,12 @@ std::optional<std::string> processVariable(std::string const& name) {
   return std::string(value);
 }
 
+std::string cacheFolder() {
+  if (auto named = processVariable("MSCCLPP_CACHE_DIR").value_or(""); !named.empty()) return named;
+  auto const home = processVariable("HOME").value_or("");
+  return home.empty() ? home : home + "/.cache/mscclpp";
+}
+
 Environment readEnvironment(VariableLookup const& lookup) {
   Environment result;
   result.logLevel =

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <new>
@@ -56,14 +58,16 @@ class Registry {
     }
   }
 
+  // Without the lock once there is one, which stays: every call of a collective asks.
   Runtime* find(DeviceKind kind, std::string& missing) {
+    if (auto* const known = found_[indexOf(kind)].load(std::memory_order_acquire)) return known;
     std::lock_guard const lock(mutex_);
-    if (auto const found = runtimes_.find(kind); found != runtimes_.end()) return found->second.get();
+    if (auto const there = runtimes_.find(kind); there != runtimes_.end()) return keep(kind, *there->second);
     if (kind == DeviceKind::cuda) {
       if (!triedCuda_) {
         triedCuda_ = true;
         if (auto made = makeCudaRuntime(cudaMissing_)) {
-          return runtimes_.emplace(kind, std::move(made)).first->second.get();
+          return keep(kind, *runtimes_.emplace(kind, std::move(made)).first->second);
         }
       }
       missing = cudaMissing_;
@@ -74,6 +78,13 @@ class Registry {
   }
 
  private:
+  static std::size_t indexOf(DeviceKind kind) { return kind == DeviceKind::cuda ? 0 : 1; }
+  Runtime* keep(DeviceKind kind, Runtime& runtime) {
+    found_[indexOf(kind)].store(&runtime, std::memory_order_release);
+    return &runtime;
+  }
+
+  std::array<std::atomic<Runtime*>, 2> found_{};
   std::mutex mutex_;
   std::map<DeviceKind, std::unique_ptr<Runtime>> runtimes_;
   bool triedCuda_ = false;

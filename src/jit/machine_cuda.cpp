@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+#include "base/format.hpp"
+#include "jit/machine.hpp"
+#include "jit/nvrtc.hpp"
+#include "mscclpp/launch/cuda_driver.hpp"
+
+namespace mscclpp::jit {
+namespace {
+
+void check(cudaError_t code, std::string const& what) {
+  if (code != cudaSuccess)
+    fail(ErrorCode::deviceError, "{}: {}: {}", what, cudaGetErrorName(code), cudaGetErrorString(code));
+}
+
+struct DriverKernel final : AnyKernel::Loaded {
+  DriverKernel(CUfunction function, Device device, std::string type)
+      : function_(function), device_(device), type_(std::move(type)) {}
+
+  void launch(Stream const& stream, LaunchShape const& shape, void const* arguments, std::size_t bytes) const override {
+    if (!(stream.device() == device_)) {
+      fail(ErrorCode::invalidUsage, "kernel {} was compiled for CUDA device {}, the stream is one of {}", type_,
+           device_.ordinal, stream.device().ordinal);
+    }
+    auto const& driver = arch::Driver::instance();
+    if (!driver.isOn(device_.ordinal)) {
+      check(cudaSetDevice(device_.ordinal), "launch: cudaSetDevice");
+      driver.isNowOn(device_.ordinal);
+    }
+    void* parameters[] = {const_cast<void*>(arguments)};
+    (void)bytes;
+    if (auto const code = driver.launch(function_, stream, shape, parameters); code != CUDA_SUCCESS) {
+      fail(ErrorCode::deviceError, "launch of kernel {} with {} blocks of {} threads and {} bytes of shared memory: {}",
+           type_, shape.blocks, shape.threads, shape.dynamicShared, driver.nameOf(code));
+    }
+  }
+
+ private:
+  CUfunction function_;
+  Device device_;
+  std::string type_;
+};
+
+class CudaMachine final : public Machine {
+ public:
+  std::string compiler(Device device) override {
+    return fmt::format("{} sm_{}", Nvrtc::instance().version(), architectureOf(device));
+  }
+  // The entry's name and the image, with an end between them.
+  std::string compile(Request const& request, Device device) override {
+    auto image = Nvrtc::instance().compile(request, architectureOf(device));
+    return image.entry + '\0' + image.bytes;
+  }
+  std::shared_ptr<AnyKernel::Loaded const> load(std::string const& compiled, Device device,
+                                                std::string const& type) override {
+    check(cudaSetDevice(device.ordinal), "load a kernel: cudaSetDevice");
+    check(cudaFree(nullptr), "load a kernel: begin on the device");
+    auto const& driver = arch::Driver::instance();
+    CUfunction function = nullptr;
+    auto const end = std::strlen(compiled.c_str());
+    // Stays loaded: graphs may have it.
+    if (auto const code = driver.load(compiled.data() + end + 1, compiled.c_str(), function); code != CUDA_SUCCESS) {
+      fail(ErrorCode::deviceError, "load kernel {} on CUDA device {}: {}", type, device.ordinal, driver.nameOf(code));
+    }
+    return std::make_shared<DriverKernel>(function, device, type);
+  }
+
+ private:
+  static int architectureOf(Device device) {
+    int major = 0;
+    int minor = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.ordinal),
+          "ask for the device's kind");
+    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.ordinal),
+          "ask for the device's kind");
+    return 10 * major + minor;
+  }
+};
+
+}  // namespace
+
+Machine& cudaMachine() {
+  static CudaMachine machine;
+  return machine;
+}
+
+}  // namespace mscclpp::jit

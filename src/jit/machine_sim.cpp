@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <dlfcn.h>
+
+#include "base/format.hpp"
+#include "jit/host_compiler.hpp"
+#include "jit/machine.hpp"
+#include "jit/work_folder.hpp"
+
+namespace mscclpp::jit {
+namespace {
+
+struct SharedObject final : AnyKernel::Loaded {
+  using Function = void (*)(Stream const&, LaunchShape const&, void const*);
+
+  explicit SharedObject(Function function) : function_(function) {}
+  void launch(Stream const& stream, LaunchShape const& shape, void const* arguments, std::size_t) const override {
+    function_(stream, shape, arguments);
+  }
+
+ private:
+  Function function_;
+};
+
+class SimMachine final : public Machine {
+ public:
+  std::string compiler(Device) override { return hostCompiler(); }
+  std::string compile(Request const& request, Device) override { return compileForHost(request); }
+  std::shared_ptr<AnyKernel::Loaded const> load(std::string const& compiled, Device, std::string const& type) override {
+    // A file of its own: the loader takes one of the same name for the same. It stays loaded: work of it may be in a
+    // stream.
+    WorkFolder const work;
+    auto const file = work.path() / "kernel.so";
+    writeFile(file, compiled);
+    void* const object = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (object == nullptr) {
+      fail(ErrorCode::unsupported,
+           "kernel {} cannot be loaded: {}; a program that compiles kernels for the simulated machine shows them its "
+           "symbols: link it with mscclpp::jit",
+           type, ::dlerror());
+    }
+    auto const function = reinterpret_cast<SharedObject::Function>(::dlsym(object, lateFunction));
+    if (function == nullptr) fail(ErrorCode::internalError, "kernel {} has no {}", type, lateFunction);
+    return std::make_shared<SharedObject>(function);
+  }
+};
+
+}  // namespace
+
+Machine& simMachine() {
+  static SimMachine machine;
+  return machine;
+}
+
+}  // namespace mscclpp::jit
