@@ -39,8 +39,8 @@ AnyKernel::AnyKernel(Device device, Source const& source, std::string const& typ
   loaded_ = kernel;
 }
 
-void AnyKernel::launch(Stream const& stream, LaunchShape const& shape, void const* arguments, std::size_t bytes) const {
-  loaded_->launch(stream, shape, arguments, bytes);
+void AnyKernel::launch(Stream const& stream, LaunchShape const& shape, void const* arguments) const {
+  loaded_->launch(stream, shape, arguments);
 }
 
 }  // namespace mscclpp::jit

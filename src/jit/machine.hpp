@@ -30,8 +30,7 @@ namespace mscclpp {
 
 struct jit::AnyKernel::Loaded {
   virtual ~Loaded() = default;
-  virtual void launch(Stream const& stream, LaunchShape const& shape, void const* arguments,
-                      std::size_t bytes) const = 0;
+  virtual void launch(Stream const& stream, LaunchShape const& shape, void const* arguments) const = 0;
 };
 
 }  // namespace mscclpp

@@ -20,7 +20,7 @@ struct DriverKernel final : AnyKernel::Loaded {
   DriverKernel(CUfunction function, Device device, std::string type)
       : function_(function), device_(device), type_(std::move(type)) {}
 
-  void launch(Stream const& stream, LaunchShape const& shape, void const* arguments, std::size_t bytes) const override {
+  void launch(Stream const& stream, LaunchShape const& shape, void const* arguments) const override {
     if (!(stream.device() == device_)) {
       fail(ErrorCode::invalidUsage, "kernel {} was compiled for CUDA device {}, the stream is one of {}", type_,
            device_.ordinal, stream.device().ordinal);
@@ -31,7 +31,6 @@ struct DriverKernel final : AnyKernel::Loaded {
       driver.isNowOn(device_.ordinal);
     }
     void* parameters[] = {const_cast<void*>(arguments)};
-    (void)bytes;
     if (auto const code = driver.launch(function_, stream, shape, parameters); code != CUDA_SUCCESS) {
       fail(ErrorCode::deviceError, "launch of kernel {} with {} blocks of {} threads and {} bytes of shared memory: {}",
            type_, shape.blocks, shape.threads, shape.dynamicShared, driver.nameOf(code));
@@ -56,13 +55,17 @@ class CudaMachine final : public Machine {
   }
   std::shared_ptr<AnyKernel::Loaded const> load(std::string const& compiled, Device device,
                                                 std::string const& type) override {
+    int before = 0;
+    check(cudaGetDevice(&before), "load a kernel: ask for the current device");
     check(cudaSetDevice(device.ordinal), "load a kernel: cudaSetDevice");
     check(cudaFree(nullptr), "load a kernel: begin on the device");
     auto const& driver = arch::Driver::instance();
     CUfunction function = nullptr;
     auto const end = std::strlen(compiled.c_str());
     // Stays loaded: graphs may have it.
-    if (auto const code = driver.load(compiled.data() + end + 1, compiled.c_str(), function); code != CUDA_SUCCESS) {
+    auto const code = driver.load(compiled.data() + end + 1, compiled.c_str(), function);
+    (void)cudaSetDevice(before);
+    if (code != CUDA_SUCCESS) {
       fail(ErrorCode::deviceError, "load kernel {} on CUDA device {}: {}", type, device.ordinal, driver.nameOf(code));
     }
     return std::make_shared<DriverKernel>(function, device, type);

@@ -13,7 +13,7 @@ struct SharedObject final : AnyKernel::Loaded {
   using Function = void (*)(Stream const&, LaunchShape const&, void const*);
 
   explicit SharedObject(Function function) : function_(function) {}
-  void launch(Stream const& stream, LaunchShape const& shape, void const* arguments, std::size_t) const override {
+  void launch(Stream const& stream, LaunchShape const& shape, void const* arguments) const override {
     function_(stream, shape, arguments);
   }
 

@@ -22,6 +22,8 @@ TEST_CASE("a kernel type is compiled, instances of a template too, and once each
   CHECK(jit::Cache::instance().counts().made == 2);
 }
 
+TEST_CASE("kernels take teams, and call the library's collectives") { checkCollective(DeviceKind::cuda); }
+
 TEST_CASE("errors are the compiler's, by the user's lines") {
   auto wrong = scaleSource();
   wrong.text.replace(wrong.text.find("in[i]"), 5, "im[i]");

@@ -28,6 +28,8 @@ TEST_CASE("a kernel type is compiled, instances of a template too, and once each
   CHECK(jit::Cache::instance().counts().found == 0);  // it is in memory
 }
 
+TEST_CASE("kernels take teams, and call the library's collectives") { checkCollective(DeviceKind::sim); }
+
 TEST_CASE("errors are the compiler's, by the user's lines") {
   auto wrong = scaleSource();
   wrong.text.replace(wrong.text.find("in[i]"), 5, "im[i]");

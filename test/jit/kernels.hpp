@@ -13,7 +13,10 @@
 
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/ranks.hpp"
+#include "mscclpp/host/team.hpp"
 #include "mscclpp/jit/kernel.hpp"
+#include "mscclpp/mscclpp.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace mscclpp_test {
@@ -57,6 +60,32 @@ inline void checkScale(Device device) {
     for (std::uint32_t i = 0; i < count; ++i) right = right && got[i] == values[i] * static_cast<float>(factor) + 0.5f;
     CHECK(right);
   }
+}
+
+// A collective of the library's templates in the kernel, between ranks.
+inline void checkCollective(DeviceKind kind) {
+  jit::Source const source{R"(#include "mscclpp/mscclpp.hpp"
+using namespace mscclpp;
+struct Sum2 {
+  MSCCLPP_DEVICE void operator()(float const* in, float* out, std::size_t count, DeviceTeam const& team) const {
+    AllReduce<OneShot, PacketTransport<LL16>, Sum>{team}(thisGrid(), View{in, count}, View{out, count});
+  }
+};
+)",
+                           "sum2.cpp"};
+  runRanks(devicesInTurn(kind, 2), [&](Communicator& communicator) {
+    constexpr std::size_t count = 500;
+    jit::Kernel<void(float const*, float*, std::size_t, layout::TeamHandle)> const sum(communicator.device(), source,
+                                                                                       "Sum2");
+    Team const team(communicator, AllReduce<OneShot, PacketTransport<LL16>, Sum>::requirement(2, 2, 64));
+    Stream const stream(communicator.device());
+    GpuBuffer<float> in(communicator.device(), count), out(communicator.device(), count);
+    copyToDevice(in, std::span<float const>(std::vector<float>(count, static_cast<float>(communicator.rank() + 1))));
+    sum.launch(stream, {.blocks = 2, .threads = 64}, in.data(), out.data(), count, team.deviceHandle());
+    communicator.synchronize(stream);
+    CHECK(copyToHost(out) == std::vector<float>(count, 3));
+    communicator.bootstrap()->barrier();
+  });
 }
 
 inline std::string said(Device device, jit::Source const& source, std::string const& type,

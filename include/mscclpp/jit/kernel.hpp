@@ -47,7 +47,7 @@ class AnyKernel {
             Options const& options = {});
 
   // `arguments`: the bytes of an ArgumentList. Throws as mscclpp::launch() does.
-  void launch(Stream const& stream, LaunchShape const& shape, void const* arguments, std::size_t bytes) const;
+  void launch(Stream const& stream, LaunchShape const& shape, void const* arguments) const;
 
   struct Loaded;
 
@@ -67,7 +67,7 @@ class Kernel<void(P...)> {
 
   void launch(Stream const& stream, LaunchShape const& shape, P const&... arguments) const {
     auto const list = arch::ArgumentList<P...>::of(arguments...);
-    kernel_.launch(stream, shape, &list, sizeof list);
+    kernel_.launch(stream, shape, &list);
   }
 
  private:
