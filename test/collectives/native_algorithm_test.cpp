@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "collectives/allreduce.hpp"
+#include "mscclpp/algorithm.hpp"
+#include "mscclpp/core.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/host/team.hpp"
 #include "mscclpp/launch/launch.hpp"
@@ -146,4 +148,102 @@ TEST_CASE("it stands in a collection beside the library's, or in place of one") 
   });
   CHECK_THROWS_AS(NativeAlgorithm("", Collective::allReduce, {}), Error);
   CHECK_THROWS_AS(NativeAlgorithm("x", Collective::allReduce, {}), Error);
+}
+
+namespace {
+
+struct StreamOfCuda;  // what cudaStream_t points to
+
+// The way to write it that MSCCL++'s guide shows.
+class PullBuilder : public AlgorithmBuilder {
+ public:
+  explicit PullBuilder(std::shared_ptr<Calls> calls, CommResult result = CommResult::CommSuccess)
+      : calls_(std::move(calls)), result_(result) {}
+
+  std::shared_ptr<Algorithm> build() override {
+    auto self = std::make_shared<PullBuilder>(*this);
+    return std::make_shared<NativeAlgorithm>(
+        "pull", "allreduce", [self](std::shared_ptr<Communicator> comm) { self->initialize(comm); },
+        [self](std::shared_ptr<void> const context, void const*, void* output, std::size_t inputSize, std::size_t,
+               DataType, ReduceOp, StreamOfCuda* stream, int blocks, int,
+               std::unordered_map<std::string, std::uintptr_t> const& extras) {
+          return self->run(context, output, inputSize, stream, blocks, extras);
+        },
+        [self](std::shared_ptr<Communicator> comm, void const* input, void*, std::size_t inputSize, std::size_t,
+               DataType) { return self->makeContext(*comm, input, inputSize); },
+        [](void const* input, void* output, std::size_t inputSize, std::size_t outputSize, DataType, bool) {
+          return AlgorithmCtxKey{const_cast<void*>(input), output, inputSize, outputSize, 0};
+        });
+  }
+
+ private:
+  void initialize(std::shared_ptr<Communicator> const& comm) {
+    device_ = comm->device();
+    ++calls_->initialized;
+  }
+  std::shared_ptr<void> makeContext(Communicator& comm, void const* input, std::size_t bytes) {
+    ++calls_->made;
+    return std::make_shared<Context>(
+        Context{Team(comm, {.blocks = 8}), comm.exchangeMemory(comm.registerMemory(const_cast<void*>(input), bytes))});
+  }
+  CommResult run(std::shared_ptr<void> const& kept, void* output, std::size_t bytes, StreamOfCuda* stream, int blocks,
+                 Extras const& extras) const {
+    auto const& context = *static_cast<Context const*>(kept.get());
+    layout::TeamHandle inputs = context.team.deviceHandle();
+    for (int r = 0; r < inputs.size; ++r) inputs.workspaces[r] = context.inputs[static_cast<std::size_t>(r)].data();
+    launch(Stream::borrow(device_, stream), {.blocks = static_cast<unsigned>(blocks), .threads = 32}, PullAndAdd{},
+           inputs, static_cast<float*>(output), bytes / sizeof(float), static_cast<float>(extras.at("bias")),
+           DeviceTeam(context.team.deviceHandle()));
+    return result_;
+  }
+
+  std::shared_ptr<Calls> calls_;
+  CommResult result_;
+  Device device_{};
+};
+
+}  // namespace
+
+TEST_CASE("an algorithm in MSCCL++'s form runs as one of its own") {
+  forEachRankOn(DeviceKind::sim, 2, [](Communicator& communicator) {
+    constexpr std::size_t count = 100;
+    auto const calls = std::make_shared<Calls>();
+    auto const algorithm = PullBuilder(calls).build();
+    CHECK(algorithm->name() == "pull");
+    CHECK(algorithm->collective() == Collective::allReduce);
+    Stream const stream(communicator.device());
+    GpuBuffer<float> in(communicator.device(), count), out(communicator.device(), count);
+    copyToDevice(in, std::span<float const>(std::vector<float>(count, static_cast<float>(communicator.rank() + 1))));
+    for (int call = 0; call < 3; ++call) {
+      algorithm->execute(communicator, in.data(), out.data(), in.bytes(), out.bytes(), DataType::float32, ReduceOp::sum,
+                         stream, 2, 0, false, 0, {{"bias", 4}});
+      communicator.synchronize(stream);
+      CHECK(copyToHost(out) == std::vector<float>(count, 7));
+    }
+    CHECK(calls->initialized == 1);
+    CHECK(calls->made == 1);
+    // What it returns is not lost.
+    auto const failing = PullBuilder(calls, CommResult::CommInvalidArgument).build();
+    auto const text = errorOf(
+        [&] {
+          failing->execute(communicator, in.data(), out.data(), in.bytes(), out.bytes(), DataType::float32,
+                           ReduceOp::sum, stream, 2, 0, false, 0, {{"bias", 4}});
+        },
+        ErrorCode::invalidUsage);
+    CHECK(text.find("CommResult 4") != std::string::npos);
+    communicator.synchronize(stream);
+    communicator.bootstrap()->barrier();
+  });
+}
+
+TEST_CASE("a collective that there is not is named, with those that there are") {
+  auto const nothing = [](auto&&...) { return CommResult::CommSuccess; };
+  auto const text = errorOf(
+      [&] {
+        NativeAlgorithm const wrong(
+            "mine", "allgatherv", nothing, nothing, [](auto&&...) { return std::shared_ptr<void>(); },
+            [](auto&&...) { return AlgorithmCtxKey{}; });
+      },
+      ErrorCode::invalidUsage);
+  CHECK(text.find("there is no collective \"allgatherv\"; there are allreduce") != std::string::npos);
 }

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "mscclpp/collectives/algorithm.hpp"
 
@@ -47,6 +48,10 @@ class NativeAlgorithm final : public Algorithm {
  public:
   // Throws invalidUsage without a name or `run`.
   NativeAlgorithm(std::string name, Collective collective, NativeFunctions functions);
+  // In the form that MSCCL++ has for it: see mscclpp/algorithm.hpp, which has to be included.
+  template <class Initialize, class Run, class MakeContext, class KeyOf>
+  NativeAlgorithm(std::string name, std::string_view collective, Initialize initialize, Run run,
+                  MakeContext makeContext, KeyOf keyOf);
 
   using Algorithm::execute;
   std::string const& name() const noexcept override { return name_; }
