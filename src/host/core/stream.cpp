@@ -17,8 +17,8 @@ std::uint64_t idOf(Device device, void* native) { return device.runtime().stream
 Stream::Stream(Device device, void* native, std::uint64_t id) : device_(device), native_(native), id_(id) {}
 
 Stream::Stream(Device device) : Stream(device, device.runtime().createStream(device.ordinal), 0) {
-  id_ = idOf(device_, native_);
   owned_ = true;
+  id_ = idOf(device_, native_);
 }
 
 Stream Stream::borrow(Device device, void* native) { return Stream(device, native, idOf(device, native)); }
