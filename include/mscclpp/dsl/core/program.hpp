@@ -16,25 +16,10 @@
 #include <string_view>
 #include <vector>
 
+#include "mscclpp/dsl/core/kinds.hpp"
 #include "mscclpp/dsl/core/text.hpp"
 
 namespace mscclpp::dsl {
-
-enum class BufferKind : std::uint8_t { input, output, scratch };
-enum class ChannelKind : std::uint8_t { memory, port, switched };
-enum class Protocol : std::uint8_t { simple, lowLatency };
-// `asCalled`: the operation that the caller of the collective names.
-enum class ReduceKind : std::uint8_t { asCalled, sum, prod, min, max };
-enum class CollectiveKind : std::uint8_t { allGather, allReduce, reduceScatter, allToAll, sendReceive, custom };
-enum class StepKind : std::uint8_t { move, signal, wait, flush, sync, barrier, acquire, release, loopBegin, loopEnd };
-
-constexpr std::string_view nameOf(BufferKind kind) {
-  return kind == BufferKind::input ? "input" : kind == BufferKind::output ? "output" : "scratch";
-}
-constexpr std::string_view nameOf(ReduceKind kind) {
-  constexpr std::string_view names[] = {"as called", "sum", "prod", "min", "max"};
-  return names[static_cast<int>(kind)];
-}
 
 // What a collective demands, and how its buffers are cut. A buffer consists of slices of the message (one per rank, or
 // one), each cut into the same number of chunks.

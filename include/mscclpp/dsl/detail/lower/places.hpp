@@ -16,7 +16,7 @@
 #include "mscclpp/device/pending.hpp"
 #include "mscclpp/device/round_counter.hpp"
 #include "mscclpp/device/view.hpp"
-#include "mscclpp/dsl/detail/lower/lower.hpp"
+#include "mscclpp/dsl/core/kinds.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
 #include "mscclpp/layout/window_handle.hpp"
 

@@ -6,7 +6,7 @@
 #include "mscclpp/device/number.hpp"
 #include "mscclpp/device/packet.hpp"
 #include "mscclpp/device/reduce_op.hpp"
-#include "mscclpp/dsl/core/program.hpp"
+#include "mscclpp/dsl/core/kinds.hpp"
 #include "mscclpp/dsl/detail/lower/places.hpp"
 #include "mscclpp/layout/plan_handle.hpp"
 

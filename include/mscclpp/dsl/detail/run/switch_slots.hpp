@@ -9,7 +9,7 @@
 
 #include "mscclpp/device/multimem.hpp"
 #include "mscclpp/device/packet.hpp"
-#include "mscclpp/dsl/core/program.hpp"
+#include "mscclpp/dsl/core/kinds.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
