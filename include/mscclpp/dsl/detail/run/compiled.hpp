@@ -50,6 +50,16 @@ consteval auto stepData() {
 template <class Code, int S, int I>
 inline constexpr auto stepDataOf = stepData<Code, S, I>();
 
+// By functions, or nvcc takes the image for the host's.
+template <class Code>
+consteval std::size_t sliceCount() {
+  return Code::image.sizes.slices;
+}
+template <class Code, int S>
+consteval SliceRange sliceOf() {
+  return Code::image.slices[S];
+}
+
 }  // namespace dsl::detail
 
 inline namespace MSCCLPP_BACKEND {
@@ -274,7 +284,7 @@ MSCCLPP_DEVICE void runProgram(T const* in, T* out, std::uint64_t count, layout:
   if constexpr (Code::isCode) {
     [&]<std::size_t... S>(std::index_sequence<S...>) {
       auto const slice = [&]<int Slice>(std::integral_constant<int, Slice>) {
-        constexpr auto range = Code::image.slices[Slice];
+        constexpr auto range = mscclpp::dsl::detail::sliceOf<Code, Slice>();
         auto const block = arch::blockIndex();
         if (block % range.period != range.block) return;
         if (range.rank >= 0 && plan.rank != range.rank) return;
@@ -283,7 +293,7 @@ MSCCLPP_DEVICE void runProgram(T const* in, T* out, std::uint64_t count, layout:
       };
       (slice(std::integral_constant<int, static_cast<int>(S)>{}), ...);
     }
-    (std::make_index_sequence<Code::image.sizes.slices>{});
+    (std::make_index_sequence<mscclpp::dsl::detail::sliceCount<Code>()>{});
   } else {
     runTable(runner, plan);
   }
