@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// mscclpp-plan: execution plans, judged, shown and run.
+// mscclpp-plan: execution plans, judged, shown, compiled and run.
 //
 //   mscclpp-plan check PLAN.json                         whether it is right, and if not, why
 //   mscclpp-plan describe PLAN.json --svg=plan.svg       its steps as text, and as a picture
+//   mscclpp-plan compile PLAN.json --dtype=bfloat16      its kernel, for the processes to come
 //   mscclpp-plan run PLAN.json --ranks=8 --size=1M       runs it, compares every element, times it
 //
 // Exit status: 0, 1 where the plan or its result is wrong or a rank fails, 2 bad use, which a file that is no plan is
@@ -31,6 +32,7 @@
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/runtime.hpp"
+#include "mscclpp/jit/plan_executor.hpp"
 #include "plan/usage.hpp"
 #include "plan_diagram.hpp"
 #include "plan_run.hpp"
@@ -58,6 +60,8 @@ struct Options {
   std::optional<std::string> size;
   std::string type = "float32";
   std::optional<std::string> op;
+  std::optional<int> architecture;
+  bool compiled = false;
   std::optional<int> threads;
   std::optional<int> iterations;
   std::optional<int> replays;
@@ -214,6 +218,35 @@ std::uint64_t sizeFor(Options const& options, dsl::ExecutionPlan const& plan, Da
                                *options.size, granularity, nameOf(type), formatBytes(next)));
 }
 
+dsl::PlanPackets packetsFor(Options const& options) {
+  return options.packets == "LL8" ? dsl::PlanPackets::ll8 : dsl::PlanPackets::ll16;
+}
+
+// For the processes to come, whose calls then need not wait for it.
+int compile(Options const& options) {
+  auto program = read(options);
+  auto const verdict = dsl::prove(program);
+  if (!verdict.right()) return tellWrong(options, program, verdict);
+  auto const type = typeFor(options);
+  auto const op = opFor(options, program);
+  auto const name = program.name.str();
+  jit::Target target{DeviceKind::sim};
+  if (options.architecture) {
+    target = {DeviceKind::cuda, *options.architecture};
+  } else if (options.device != "sim" && Device::count(DeviceKind::cuda) > 0) {
+    target = jit::targetOf({DeviceKind::cuda, 0});
+  } else if (options.device == "cuda") {
+    throw UsageError("--device=cuda: there is no GPU here; name its architecture, as --arch=90");
+  }
+  auto const made = jit::preparePlan(target, dsl::ExecutionPlan(std::move(program)), type, op, packetsFor(options));
+  fmt::print("plan '{}' for {}{}: {}\n", name, nameOf(type),
+             op == ReduceOp::none ? "" : fmt::format(", {}", nameOf(op)),
+             made == jit::Prepared::now      ? "compiled"
+             : made == jit::Prepared::before ? "was compiled before"
+                                             : "too long to be compiled; it is interpreted");
+  return 0;
+}
+
 int run(Options const& options) {
   auto program = read(options);
   auto const verdict = dsl::prove(program);
@@ -242,7 +275,8 @@ int run(Options const& options) {
                        .bytes = sizeFor(options, plan, type, device),
                        .type = type,
                        .op = op,
-                       .packets = options.packets == "LL8" ? dsl::PlanPackets::ll8 : dsl::PlanPackets::ll16,
+                       .packets = packetsFor(options),
+                       .compiled = options.compiled,
                        .launch = options.launch == "eager" ? bench::LaunchMode::eager : bench::LaunchMode::graph,
                        .operations = options.iterations.value_or(simulated ? 2 : 20),
                        .replays = options.replays.value_or(simulated ? 1 : 20)};
@@ -254,6 +288,7 @@ int run(Options const& options) {
              simulated ? "simulated ranks" : "GPUs",
              launch.size > 1 ? fmt::format(", processes started by {}", launch.launcher) : "",
              formatBytes(wanted.bytes), nameOf(type), op == ReduceOp::none ? "" : fmt::format(", {}", nameOf(op)));
+  if (!result.form.empty()) fmt::print("{}\n", result.form);
   if (result.wrong != 0) {
     fmt::print("wrong: {} of {} elements\n", result.wrong, result.compared);
   } else if (result.compared == 0) {
@@ -269,12 +304,13 @@ int run(Options const& options) {
 
 int runCommand(int argc, char** argv) {
   Options options;
-  CLI::App app("Execution plans, judged, shown and run.", "mscclpp-plan");
+  CLI::App app("Execution plans, judged, shown, compiled and run.", "mscclpp-plan");
   app.require_subcommand(1);
   auto* const checking = app.add_subcommand("check", "whether a plan is right, and if not, why");
   auto* const describing = app.add_subcommand("describe", "the steps of each rank and block, right or wrong");
+  auto* const compiling = app.add_subcommand("compile", "a plan's kernel, kept for the processes to come");
   auto* const running = app.add_subcommand("run", "runs a plan and compares every element");
-  for (auto* command : {checking, describing, running}) {
+  for (auto* command : {checking, describing, compiling, running}) {
     command->add_option("plan", options.plan, "the plan's JSON file")->required();
     command
         ->add_option("--split-mask", options.splitMask,
@@ -289,24 +325,29 @@ int runCommand(int argc, char** argv) {
                       "bytes of a rank's larger buffer, with K, M or G; default 1M, 64K where they are simulated");
   running->add_flag("--in-place", options.inPlace,
                     "insist on a plan that works in place; a plan says itself if it does");
-  running->add_option("--dtype", options.type, "type of the elements; default float32");
-  running->add_option("--op", options.op, "what a plan reduces by that names no operation; default sum");
+  for (auto* command : {compiling, running}) {
+    command->add_option("--dtype", options.type, "type of the elements; default float32");
+    command->add_option("--op", options.op, "what a plan reduces by that names no operation; default sum");
+    command->add_option("--packet-type", options.packets, "LL8 or LL16, of plans with packets; default LL16")
+        ->check(CLI::IsMember({"LL8", "LL16"}));
+    command->add_option("--device", options.device, "auto, cuda or sim; auto: GPUs where there are enough")
+        ->check(CLI::IsMember({"auto", "cuda", "sim"}));
+  }
+  compiling->add_option("--arch", options.architecture, "of GPUs that are not here: 90 for sm_90")
+      ->check(CLI::Range(80, 200));
+  running->add_flag("--compiled", options.compiled, "compile it first, rather than interpret it");
   running
       ->add_option("--iterations", options.iterations,
                    "timed calls of a replay; default 20, 2 where they are simulated")
       ->check(CLI::Range(1, 1'000'000));
   running->add_option("--replays", options.replays, "of which median and p99 are taken; default 20, 1 where simulated")
       ->check(CLI::Range(1, 1'000'000));
-  running->add_option("--packet-type", options.packets, "LL8 or LL16, of plans with packets; default LL16")
-      ->check(CLI::IsMember({"LL8", "LL16"}));
   running->add_option("--launch", options.launch, "graph, or eager: one call after the other")
       ->check(CLI::IsMember({"graph", "eager"}));
   running->add_option("--hosts", options.hosts, "hosts of simulated ranks; default 1")->check(CLI::Range(1, 64));
   running
       ->add_option("--threads", options.threads, "of a block; default the plan's, at most 64 where they are simulated")
       ->check(CLI::Range(32, 1024));
-  running->add_option("--device", options.device, "auto, cuda or sim; auto: GPUs where there are enough")
-      ->check(CLI::IsMember({"auto", "cuda", "sim"}));
   try {
     app.parse(argc, argv);
   } catch (CLI::CallForHelp const&) {
@@ -315,7 +356,7 @@ int runCommand(int argc, char** argv) {
   } catch (CLI::ParseError const& error) {
     throw UsageError(fmt::format("{}; see mscclpp-plan --help", error.what()));
   }
-  return *checking ? check(options) : *describing ? describe(options) : run(options);
+  return *checking ? check(options) : *describing ? describe(options) : *compiling ? compile(options) : run(options);
 }
 
 int runMain(int argc, char** argv) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -22,6 +23,7 @@
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/ranks.hpp"
+#include "mscclpp/jit/plan_executor.hpp"
 #include "plan/exchange.hpp"
 
 namespace mscclpp::tools {
@@ -262,7 +264,11 @@ void runRank(Communicator& communicator, dsl::ExecutionPlan const& plan, PlanRun
   auto const& collective = plan.program().collective;
   auto const message = run.bytes / static_cast<unsigned>(std::max(collective.inputSlices(), collective.outputSlices()));
   Stream const stream(communicator.device());
-  dsl::PlanExecutor const executor(communicator, plan, message);
+  jit::PlanExecutor const executor(communicator, plan, message, jit::CompileWhen::asked);
+  using Clock = std::chrono::steady_clock;
+  auto const begin = Clock::now();
+  bool const isCode = run.compiled && executor.compile(run.type, run.op, run.packets);
+  std::chrono::duration<double> const compiling = Clock::now() - begin;
   RankBuffers<T> buffers(communicator, plan, run);
   PlanRunResult own;
   // All ranks' buffers are ready before the first kernel, and read before they are filled again.
@@ -293,9 +299,14 @@ void runRank(Communicator& communicator, dsl::ExecutionPlan const& plan, PlanRun
 
   std::lock_guard lock(mutex);
   result.findings.insert(result.findings.end(), own.findings.begin(), own.findings.end());
+  if (run.compiled) {
+    result.form = isCode ? fmt::format("compiled at run time, which took {:.3g} s on rank {}", compiling.count(),
+                                       communicator.rank())
+                         : "too long to be compiled, and interpreted";
+  }
   result.compared = compared;
   result.wrong = wrong;
-  auto row = rowOf(plan, run, executor.context().launchShape(message));
+  auto row = rowOf(plan, run, executor.launchShape(run.type, run.op, run.packets, message));
   row.median = bench::quantile(seconds, 0.5);
   row.p99 = bench::quantile(seconds, 0.99);
   row.algorithmBandwidth = row.median > 0 ? static_cast<double>(row.item.bytes()) / row.median : 0;

@@ -22,6 +22,7 @@ struct PlanRun {
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
   dsl::PlanPackets packets = dsl::PlanPackets::ll16;
+  bool compiled = false;  // as code, compiled first; else interpreted
   bench::LaunchMode launch = bench::LaunchMode::graph;
   int operations = 1;  // timed ones, of one replay
   int replays = 1;
@@ -31,6 +32,7 @@ struct PlanRun {
 struct PlanRunResult {
   std::uint64_t compared = 0;  // elements, of all ranks and both calls
   std::uint64_t wrong = 0;
+  std::string form;                   // how the plan was made code, in words; empty where that was not asked for
   std::vector<std::string> findings;  // the first wrong element of each rank of this process, in words
   bench::Report report;               // of one row
 };

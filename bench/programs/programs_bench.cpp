@@ -2,15 +2,16 @@
 #include "programs_bench.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "dsl/programs.hpp"
 #include "machine/machine.hpp"
 #include "machine/over_ranks.hpp"
-#include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/dsl/kernel.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/team.hpp"
+#include "mscclpp/jit/plan_executor.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
 
@@ -47,7 +48,17 @@ class RankBench {
   void measure(char const* name) {
     auto const largest = *std::ranges::max_element(options_.sizes);
     auto const context = dsl::makeContext<Program>(communicator_, largest);
-    dsl::PlanExecutor const executor(communicator_, dsl::ExecutionPlan(dsl::build<Program>()), largest);
+    dsl::ExecutionPlan const plan(dsl::build<Program>());
+    jit::PlanExecutor const executor(communicator_, plan, largest, jit::CompileWhen::asked);
+    jit::PlanExecutor const late(communicator_, plan, largest, jit::CompileWhen::asked);
+    auto const callOf = [](GpuBuffer<T> const& data) {
+      return dsl::PlanExecution{.in = data.data(),
+                                .out = data.data(),
+                                .inBytes = data.bytes(),
+                                .outBytes = data.bytes(),
+                                .type = DataType::float32,
+                                .op = ReduceOp::avg};
+    };
     auto const most = context.launchShape();
     auto const ranks = static_cast<std::uint32_t>(communicator_.size());
     Team const team(communicator_, Collective::requirement(ranks, most.blocks, most.threads));
@@ -57,23 +68,51 @@ class RankBench {
       auto const shape = context.launchShape(bytes);
       GpuBuffer<T> const data(communicator_.device(), count);
       Row row{.program = name, .bytes = bytes, .blocks = shape.blocks, .threads = shape.threads};
-      row.compiled = time(data, row.wrong, [&] {
+      auto const ahead = [&] {
         launch(stream_, shape, dsl::Kernel<Program, T, Avg>{}, data.data(), data.data(), count, context.deviceHandle(),
                none, none);
-      });
-      row.plan = time(data, row.wrong, [&] {
-        executor.execute(stream_, {.in = data.data(),
-                                   .out = data.data(),
-                                   .inBytes = bytes,
-                                   .outBytes = bytes,
-                                   .type = DataType::float32,
-                                   .op = ReduceOp::avg});
-      });
+      };
+      row.compiled = time(data, row.wrong, ahead);
+      row.plan = time(data, row.wrong, [&] { executor.execute(stream_, callOf(data)); });
+      if (options_.late) {
+        if (bytes == options_.sizes.front()) measureLate(name, plan, late, callOf(data), ahead);
+        row.late = time(data, row.wrong, [&] { late.execute(stream_, callOf(data)); });
+      }
       row.algorithm = time(data, row.wrong, [&] {
         launch(stream_, shape, AlgorithmKernel<Collective>{}, data.data(), count, team.deviceHandle());
       });
       if (communicator_.rank() == 0) result_.rows.push_back(row);
     }
+  }
+
+  template <class Ahead>
+  void measureLate(char const* name, dsl::ExecutionPlan const& plan, jit::PlanExecutor const& late,
+                   dsl::PlanExecution const& call, Ahead const& ahead) {
+    using Clock = std::chrono::steady_clock;
+    auto const seconds = [](auto const& f) {
+      auto const begin = Clock::now();
+      f();
+      return std::chrono::duration<double>(Clock::now() - begin).count();
+    };
+    Late one{.program = name};
+    communicator_.bootstrap()->barrier();
+    one.compiling = seconds([&] { late.compile(call.type, call.op); });
+    // Calls that the device keeps up with; the least is what nothing disturbed.
+    auto const host = [&](auto const& f) {
+      double least = 1;
+      for (int i = 0; i < 100; ++i) {
+        communicator_.synchronize(stream_);
+        communicator_.bootstrap()->barrier();
+        least = std::min(least, seconds(f));
+      }
+      communicator_.synchronize(stream_);
+      return least * 1e6;
+    };
+    one.call = host([&] { late.execute(stream_, call); });
+    one.aheadCall = host(ahead);
+    jit::PlanExecutor const again(communicator_, plan, call.inBytes, jit::CompileWhen::asked);
+    one.again = seconds([&] { again.compile(call.type, call.op); }) * 1e6;
+    if (communicator_.rank() == 0) result_.late.push_back(one);
   }
 
   static float input(std::size_t rank, std::size_t i) { return static_cast<float>((i * 7 + rank * 5) % 64); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The same all-reduce three times: as a program that is compiled, as the plan of that program, interpreted, and by the
-// library's algorithm of the same schedule and transport, in launches of one shape. Single source: the measuring half
-// is compiled for each machine.
+// The same all-reduce several times: as a program that is compiled, as the plan of that program, interpreted and, where
+// it is asked for, compiled while this runs, and by the library's algorithm of the same schedule and transport. Single
+// source: the measuring half is compiled for each machine.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ namespace programs_bench {
 struct Options {
   int operations = 100;  // of a graph, each on what the one before it left
   int replays = 20;
-  int ranks = 0;  // 2 or 4; 0: 4 on as many devices or more, else 2
+  bool late = false;  // also compiled while this runs
+  int ranks = 0;      // 2 or 4; 0: 4 on as many devices or more, else 2
   std::vector<std::size_t> sizes{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};  // bytes per rank
 };
 
@@ -26,8 +27,17 @@ struct Row {
   unsigned threads = 0;
   double compiled = 0;
   double plan = 0;
+  double late = 0;
   double algorithm = 0;
-  std::size_t wrong = 0;  // elements, of all three
+  std::size_t wrong = 0;  // elements, of all of them
+};
+
+// What a plan takes that is compiled while this runs.
+struct Late {
+  std::string program;
+  double compiling = 0;            // seconds, or what finding it takes where it was kept
+  double again = 0;                // microseconds, for a kernel of the same that is loaded
+  double call = 0, aheadCall = 0;  // microseconds of the host for a call, and for one that was compiled ahead
 };
 
 struct Result {
@@ -35,6 +45,7 @@ struct Result {
   int devices = 0;
   std::string note;  // about the times; may be empty
   std::vector<Row> rows;
+  std::vector<Late> late;  // of rank 0
 };
 
 // On this program's machine. More ranks than devices share them. Throws Error.

@@ -126,7 +126,7 @@ void PlanExecutor::check(PlanExecution const& call) const {
   needs(plan_.needsOutWindow(), call.outWindow, call.out, call.outBytes, "output");
 }
 
-void PlanExecutor::execute(Stream const& stream, PlanExecution const& call) const {
+void PlanExecutor::execute(Stream const& stream, PlanExecution const& call, PlanCode const* code) const {
   check(call);
   auto const count =
       call.inBytes / static_cast<unsigned>(context_.deviceHandle().shape.inputSlices) / bytesOf(call.type);
@@ -143,7 +143,9 @@ void PlanExecutor::execute(Stream const& stream, PlanExecution const& call) cons
                         call.inWindow == nullptr ? noWindow : call.inWindow->deviceHandle(),
                         call.outWindow == nullptr ? noWindow : call.outWindow->deviceHandle()};
   auto const kind = stream.device().kind;
-  auto const shape = context_.launchShape(count * bytesOf(call.type));
+  auto const shape =
+      context_.launchShape(count * bytesOf(call.type), code == nullptr ? StepForm::table : StepForm::code);
+  if (code != nullptr) return code->start(stream, shape, start);
 #if defined(MSCCLPP_DSL_SIM)
   if (kind == DeviceKind::sim) return startPlan(stream, shape, start, MachineTag<DeviceKind::sim>{});
 #endif

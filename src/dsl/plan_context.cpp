@@ -131,7 +131,7 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
   makeTable(communicator, made);
 }
 
-LaunchShape PlanContext::launchShape(std::uint64_t bytes) const noexcept {
+LaunchShape PlanContext::launchShape(std::uint64_t bytes, StepForm form) const noexcept {
   constexpr std::uint64_t warp = 32;
   // Packets of LL16, whose payload is half an access, are the most slots that there can be.
   auto const slots =
@@ -140,7 +140,7 @@ LaunchShape PlanContext::launchShape(std::uint64_t bytes) const noexcept {
   // which takes long; of code only up to a few warps, since each one more takes time to start and runs through all
   // steps (two-shot all-reduce of 4 KiB, 4 ranks on 2 H200: code 4.0 us with 128 threads, 4.2 with 512; table 23 and
   // 19).
-  std::uint64_t const most = form_ == StepForm::code ? 4 * warp : shape_.threads;
+  std::uint64_t const most = form == StepForm::code ? 4 * warp : shape_.threads;
   auto const filled = roundUp(slots, warp);
   auto const threads = std::max(filled * widestStep_, std::min(filled * widestSteps_, most));
   auto shape = shape_;

@@ -12,22 +12,8 @@
 #include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
-#include "mscclpp/layout/plan_handle.hpp"
-#include "mscclpp/layout/window_handle.hpp"
 
 namespace mscclpp::dsl {
-
-struct PlanStart {
-  void const* in;
-  void* out;
-  std::uint64_t count;  // elements of the message
-  DataType type;
-  ReduceOp op;
-  PlanPackets packets;
-  layout::PlanHandle const& plan;
-  layout::WindowHandle const& inWindow;
-  layout::WindowHandle const& outWindow;
-};
 
 // What a plan's step names for an operation; an average is what the call asks for, and no step's.
 MSCCLPP_HOST_DEVICE constexpr ReduceKind kindOf(ReduceOp op) {

@@ -177,12 +177,12 @@ void Cache::makeRoom() const {
 std::string Cache::get(Key128 const& key, std::function<std::string()> const& make) {
   std::string content;
   if (!usable_) {
-    ++counts_.made;
+    ++made_;
     return make();
   }
   auto const path = pathOf(key);
   if (read(path, key, content)) {
-    ++counts_.found;
+    ++found_;
     return content;
   }
   // One file for all keys, a byte of it for each: locks of processes that end are gone.
@@ -196,11 +196,11 @@ std::string Cache::get(Key128 const& key, std::function<std::string()> const& ma
   while (lock && ::fcntl(lock.get(), F_OFD_SETLKW, &range) != 0 && errno == EINTR) {
   }
   if (::access(path.c_str(), F_OK) == 0 && read(path, key, content)) {
-    ++counts_.found;
+    ++found_;
     return content;
   }
   content = make();
-  ++counts_.made;
+  ++made_;
   write(path, key, content);
   return content;
 }

@@ -4,6 +4,7 @@
 // one of another's, that others may write, or that is not whole is not taken, and made anew.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -26,7 +27,7 @@ class Cache {
 
   // What `make` returned, now or before. Of all processes of the host that ask for a key at once, one makes it.
   std::string get(Key128 const& key, std::function<std::string()> const& make);
-  CacheCounts counts() const noexcept { return counts_; }
+  CacheCounts counts() const noexcept { return {found_.load(), made_.load()}; }
 
  private:
   bool prepare();
@@ -38,7 +39,7 @@ class Cache {
   std::string folder_;
   std::uint64_t mostBytes_;
   bool usable_ = false;
-  CacheCounts counts_;
+  std::atomic<std::uint64_t> found_{0}, made_{0};
 };
 
 }  // namespace mscclpp::jit

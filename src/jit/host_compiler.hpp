@@ -15,6 +15,8 @@ inline constexpr char const* lateFunction = "mscclppLateKernel";
 
 // Its name and version; throws unsupported where it does not run. MSCCLPP_CXX, else c++.
 std::string hostCompiler();
+// By which name it is called.
+std::string hostCompilerName();
 // The shared object. Throws invalidUsage with the compiler's messages.
 std::string compileForHost(Request const& request);
 

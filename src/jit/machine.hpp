@@ -13,10 +13,11 @@ namespace mscclpp::jit {
 class Machine {
  public:
   virtual ~Machine() = default;
+  virtual Target targetOf(Device device) = 0;
   // The compiler and its target, for the key of what it makes.
-  virtual std::string compiler(Device device) = 0;
+  virtual std::string compiler(Target const& target) = 0;
   // What is kept on disk.
-  virtual std::string compile(Request const& request, Device device) = 0;
+  virtual std::string compile(Request const& request, Target const& target) = 0;
   virtual std::shared_ptr<AnyKernel::Loaded const> load(std::string const& compiled, Device device,
                                                         std::string const& type) = 0;
 };

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/format.hpp"
+#include "jit/cuda_compiler.hpp"
 #include "jit/machine.hpp"
-#include "jit/nvrtc.hpp"
 #include "mscclpp/launch/cuda_driver.hpp"
 
 namespace mscclpp::jit {
@@ -45,18 +45,30 @@ struct DriverKernel final : AnyKernel::Loaded {
 
 class CudaMachine final : public Machine {
  public:
-  std::string compiler(Device device) override {
-    return fmt::format("{} sm_{}", Nvrtc::instance().version(), architectureOf(device));
+  Target targetOf(Device device) override {
+    int major = 0;
+    int minor = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.ordinal),
+          "ask for the device's kind");
+    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.ordinal),
+          "ask for the device's kind");
+    return {DeviceKind::cuda, 10 * major + minor};
+  }
+  std::string compiler(Target const& target) override {
+    return fmt::format("{} sm_{}", CudaCompiler::instance().version(), target.architecture);
   }
   // The entry's name and the image, with an end between them.
-  std::string compile(Request const& request, Device device) override {
-    auto image = Nvrtc::instance().compile(request, architectureOf(device));
+  std::string compile(Request const& request, Target const& target) override {
+    auto image = CudaCompiler::instance().compile(request, target.architecture);
     return image.entry + '\0' + image.bytes;
   }
   std::shared_ptr<AnyKernel::Loaded const> load(std::string const& compiled, Device device,
                                                 std::string const& type) override {
     int before = 0;
     check(cudaGetDevice(&before), "load a kernel: ask for the current device");
+    // A stream may be captured meanwhile.
+    auto mode = cudaStreamCaptureModeRelaxed;
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
     check(cudaSetDevice(device.ordinal), "load a kernel: cudaSetDevice");
     check(cudaFree(nullptr), "load a kernel: begin on the device");
     auto const& driver = arch::Driver::instance();
@@ -64,22 +76,12 @@ class CudaMachine final : public Machine {
     auto const end = std::strlen(compiled.c_str());
     // Stays loaded: graphs may have it.
     auto const code = driver.load(compiled.data() + end + 1, compiled.c_str(), function);
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
     (void)cudaSetDevice(before);
     if (code != CUDA_SUCCESS) {
       fail(ErrorCode::deviceError, "load kernel {} on CUDA device {}: {}", type, device.ordinal, driver.nameOf(code));
     }
     return std::make_shared<DriverKernel>(function, device, type);
-  }
-
- private:
-  static int architectureOf(Device device) {
-    int major = 0;
-    int minor = 0;
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.ordinal),
-          "ask for the device's kind");
-    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.ordinal),
-          "ask for the device's kind");
-    return 10 * major + minor;
   }
 };
 

@@ -23,8 +23,9 @@ struct SharedObject final : AnyKernel::Loaded {
 
 class SimMachine final : public Machine {
  public:
-  std::string compiler(Device) override { return hostCompiler(); }
-  std::string compile(Request const& request, Device) override { return compileForHost(request); }
+  Target targetOf(Device) override { return {DeviceKind::sim}; }
+  std::string compiler(Target const&) override { return hostCompiler(); }
+  std::string compile(Request const& request, Target const&) override { return compileForHost(request); }
   std::shared_ptr<AnyKernel::Loaded const> load(std::string const& compiled, Device, std::string const& type) override {
     // A file of its own: the loader takes one of the same name for the same. It stays loaded: work of it may be in a
     // stream.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/format.hpp"
+#include "jit/background.hpp"
 #include "jit/embedded.hpp"
 #include "mscclpp/host/env.hpp"
 
@@ -126,6 +127,7 @@ Nvrtc::Nvrtc() {
   find("nvrtcGetCUBIN", cubin_);
   find("nvrtcGetLoweredName", loweredName_);
   find("nvrtcGetErrorString", errorString_);
+  setFlowCallback_ = reinterpret_cast<decltype(setFlowCallback_)>(::dlsym(library_, "nvrtcSetFlowCallback"));
   Dl_info where{};
   if (::dladdr(reinterpret_cast<void*>(create_), &where) != 0) standard_ = standardFolder(where.dli_fname);
   if (standard_.empty()) {
@@ -138,7 +140,7 @@ Nvrtc::Nvrtc() {
   version_ = fmt::format("NVRTC {}.{} {}", major, minor, standard_);
 }
 
-Nvrtc::Image Nvrtc::compile(Request const& request, int architecture) const {
+CudaCompiler::Image Nvrtc::compile(Request const& request, int architecture) const {
   auto const check = [&](int code, char const* what) {
     if (code != 0) fail(ErrorCode::internalError, "NVRTC: {}: {}", what, errorString_(code));
   };
@@ -158,6 +160,11 @@ Nvrtc::Image Nvrtc::compile(Request const& request, int architecture) const {
         "make a program");
   auto const release = [this](Program* old) { (void)destroy_(&old); };
   std::unique_ptr<Program, decltype(release)> const program(made, release);
+  // The end of the process does not wait for it.
+  if (setFlowCallback_ != nullptr) {
+    (void)setFlowCallback_(
+        program.get(), [](void*, void*) { return isEnding() ? 1 : 0; }, nullptr);
+  }
   auto const entry = "&" + request.entry();
   check(addName_(program.get(), entry.c_str()), "name the kernel");
   std::vector<std::string> arguments{"-std=c++20", "-default-device", fmt::format("-arch=sm_{}", architecture),

@@ -5,24 +5,18 @@
 
 #include <string>
 
-#include "jit/request.hpp"
+#include "jit/cuda_compiler.hpp"
 
 namespace mscclpp::jit {
 
-class Nvrtc {
+class Nvrtc final : public CudaCompiler {
  public:
   // Throws unsupported with where it was looked for: MSCCLPP_NVRTC, the loader's folders, CUDA_HOME. Headers of CUDA's
   // own standard library for kernels have to be beside it.
   static Nvrtc const& instance();
 
-  std::string const& version() const noexcept { return version_; }
-
-  struct Image {
-    std::string bytes;  // cubin
-    std::string entry;  // its name there
-  };
-  // `architecture`: 90 for 9.0. Throws invalidUsage with the compiler's messages.
-  Image compile(Request const& request, int architecture) const;
+  std::string const& version() const noexcept override { return version_; }
+  Image compile(Request const& request, int architecture) const override;
 
  private:
   Nvrtc();
@@ -44,6 +38,7 @@ class Nvrtc {
   int (*cubin_)(Program*, char*) = nullptr;
   int (*loweredName_)(Program*, char const*, char const**) = nullptr;
   char const* (*errorString_)(int) = nullptr;
+  int (*setFlowCallback_)(Program*, int (*)(void*, void*), void*) = nullptr;  // newer ones have it
 };
 
 }  // namespace mscclpp::jit

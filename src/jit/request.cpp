@@ -79,6 +79,11 @@ std::string Request::entry() const {
   return fmt::format("mscclpp::arch::lateEntry<{0}, mscclpp::arch::LateArguments<{0}>>", type);
 }
 
+std::string Request::instance() const {
+  return fmt::format("template __global__ void {}(const __grid_constant__ mscclpp::arch::LateArguments<{}>);\n",
+                     entry(), type);
+}
+
 Fingerprint& Fingerprint::add(std::string_view part) {
   auto const bytes = std::as_bytes(std::span(part));
   Key128 other = value_;

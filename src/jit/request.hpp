@@ -22,6 +22,8 @@ struct Request {
   std::string text() const;
   // "LateEntry<...>" of the type.
   std::string entry() const;
+  // What makes it, for compilers that are not asked for it by name.
+  std::string instance() const;
 };
 
 // Of 128 bits, over parts that are told apart.

@@ -8,10 +8,10 @@
 
 #include "base/format.hpp"
 #include "base/read_file.hpp"
-#include "mscclpp/dsl/plan_algorithm.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/log.hpp"
+#include "nccl/machine.hpp"
 
 namespace mscclpp::nccl {
 namespace {
@@ -37,7 +37,7 @@ struct All {
     try {
       text = readFile(file.string(), "plan");
       dsl::ExecutionPlan const plan(dsl::programFromJson(text, file.string()));
-      collection.prefer(dsl::planAlgorithm(plan));
+      collection.prefer(planAlgorithm(plan));
       log(LogLevel::info, "plan {} of {} is taken for the calls that it is for", plan.program().name.str(),
           file.string());
     } catch (Error const& error) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cuda_runtime_api.h>
 
+#include "mscclpp/jit/plan_algorithm.hpp"
 #include "mscclpp/launch/cuda_driver.hpp"
 #include "nccl/machine.hpp"
 #include "nccl/result.hpp"
@@ -16,6 +17,8 @@ Device currentDevice() {
   }
   return {machine, ordinal};
 }
+
+std::shared_ptr<Algorithm const> planAlgorithm(dsl::ExecutionPlan const& plan) { return jit::planAlgorithm(plan); }
 
 KeepDevice::KeepDevice(Device device) {
   // The driver answers sooner, for a device that has been launched on.

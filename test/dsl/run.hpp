@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "mscclpp/dsl/core/demand.hpp"
@@ -171,15 +172,15 @@ void checkRun(RunCase const& test = {}) {
   forEachRank(program.size(), body, {.seed = test.seed});
 }
 
-// A plan, interpreted.
-template <class T = float, class Op = Sum>
-void checkPlan(dsl::Program program, RunCase const& test = {}) {
+// A plan. `makeExecutor(communicator, plan, maxBytes)` makes what executes it on a rank.
+template <class T, class Op, class MakeExecutor>
+void checkPlanBy(MakeExecutor const& makeExecutor, dsl::Program program, RunCase const& test) {
   if (!canRun(program.size())) return;
   program.threads = std::min(program.threads, 64);
   dsl::ExecutionPlan const plan(program);
   auto const body = [&](Rank& rank) {
     auto const most = *std::max_element(test.counts.begin(), test.counts.end());
-    dsl::PlanExecutor const executor(rank.communicator, plan, most * sizeof(T));
+    auto const executor = makeExecutor(rank.communicator, plan, most * sizeof(T));
     auto const& collective = plan.program().collective;
     auto const start = [&](T const* in, T* out, std::size_t count, MemoryWindow const& inWindow,
                            MemoryWindow const& outWindow) {
@@ -196,6 +197,15 @@ void checkPlan(dsl::Program program, RunCase const& test = {}) {
     checkRankCalls<T, Op>(rank, plan.program(), test, start);
   };
   forEachRank(program.size(), body, {.seed = test.seed});
+}
+
+// Interpreted.
+template <class T = float, class Op = Sum>
+void checkPlan(dsl::Program program, RunCase const& test = {}) {
+  auto const make = [](Communicator const& communicator, dsl::ExecutionPlan const& plan, std::uint64_t maxBytes) {
+    return dsl::PlanExecutor(communicator, plan, maxBytes);
+  };
+  checkPlanBy<T, Op>(make, std::move(program), test);
 }
 
 }  // namespace MSCCLPP_BACKEND

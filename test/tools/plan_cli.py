@@ -31,13 +31,13 @@ class Plans(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
-    def run_command(self, *arguments):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MSCCLPP_")}
-        return subprocess.run([PLAN, *arguments], capture_output=True, text=True, timeout=100, env=environment,
-                              check=False)
+    def run_command(self, *arguments, environment=None):
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MSCCLPP_")}
+        return subprocess.run([PLAN, *arguments], capture_output=True, text=True, timeout=100,
+                              env={**inherited, **(environment or {})}, check=False)
 
-    def right(self, *arguments):
-        result = self.run_command(*arguments)
+    def right(self, *arguments, environment=None):
+        result = self.run_command(*arguments, environment=environment)
         self.assertEqual(result.returncode, RIGHT, result.stdout + result.stderr)
         return result.stdout
 
@@ -246,6 +246,18 @@ class Run(Plans):
             result = self.run_command("run", self.path("empty.json"), "--size=4K", "--iterations=1")
             self.assertEqual(result.returncode, RIGHT, result.stdout + result.stderr)
             self.assertIn("nothing was compared", result.stdout)
+
+    def test_plans_are_compiled_and_kept(self):
+        with tempfile.TemporaryDirectory(prefix="mscclpp-plan-") as folder:
+            environment = {"MSCCLPP_CACHE_DIR": folder}
+            compiling = ("compile", self.path("gather.json"), "--device=sim", "--dtype=int32")
+            self.assertIn("plan 'simple_allgather' for int32: compiled\n", self.right(*compiling, environment=environment))
+            self.assertIn("was compiled before", self.right(*compiling, environment=environment))
+            out = self.right("run", self.path("gather.json"), "--device=sim", "--dtype=int32", "--compiled",
+                             environment=environment)
+            self.assertIn("compiled at run time, which took ", out)
+            self.assertIn("right: ", out)
+        self.refused("--dtype=int3", "compile", self.path("gather.json"), "--dtype=int3")
 
     def test_bad_use_is_refused_in_one_line(self):
         plan = self.path("gather.json")

@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "mscclpp/dsl/channels.hpp"
 #include "mscclpp/dsl/detail/lower/image.hpp"
@@ -65,6 +66,35 @@ namespace detail {
 // Longer slices, and programs of more steps than that many times as much, are interpreted.
 inline constexpr std::size_t longestSlice = 256;
 
+// A program that is right, as kernels have it.
+struct LoweredProgram {
+  layout::PlanShape shape;
+  std::vector<Slice> slices;
+
+  constexpr ImageRoom sizes() const {
+    ImageRoom sum{0, 0, 0, 0};
+    for (auto const& slice : slices) {
+      ++sum.slices;
+      sum.steps += slice.steps.size();
+      sum.operands += slice.operands.size();
+      sum.objects += slice.objects.size();
+    }
+    return sum;
+  }
+  // Whether they hold it as code.
+  constexpr bool isCode() const {
+    bool isShort = sizes().steps <= 4 * longestSlice;
+    for (auto const& slice : slices) isShort = isShort && slice.steps.size() <= longestSlice;
+    return isShort;
+  }
+};
+
+constexpr LoweredProgram lowered(Program program, Verdict const& verdict) {
+  markConclusions(program, verdict.reductions);
+  coarsen(program);
+  return {shapeOf(program, verdict.needsEvenChunks), lower(program)};
+}
+
 template <class P, ImageRoom Room>
 consteval Image<Room> imageWith() {
   Image<Room> image;
@@ -74,24 +104,15 @@ consteval Image<Room> imageWith() {
       verdict.diagnostic.size() < image.diagnosticRoom ? verdict.diagnostic.size() : image.diagnosticRoom;
   std::copy_n(verdict.diagnostic.view().begin(), image.diagnosticSize, image.diagnostic);
   if (!verdict.right()) return image;
-  markConclusions(program, verdict.reductions);
-  coarsen(program);
-  image.shape = shapeOf(program, verdict.needsEvenChunks);
-  auto const slices = lower(program);
-  bool isShort = true;
-  for (auto const& slice : slices) {
-    isShort = isShort && slice.steps.size() <= longestSlice;
-    ++image.sizes.slices;
-    image.sizes.steps += slice.steps.size();
-    image.sizes.operands += slice.operands.size();
-    image.sizes.objects += slice.objects.size();
-  }
-  image.isCode = isShort && image.sizes.steps <= 4 * longestSlice;
+  auto const made = lowered(program, verdict);
+  image.shape = made.shape;
+  image.sizes = made.sizes();
+  image.isCode = made.isCode();
   if (!image.isCode) return image;
   image.fits = Room.holds(image.sizes);
   if (!image.fits) return image;
   std::size_t slice = 0, step = 0, operand = 0, object = 0;
-  for (auto const& each : slices) {
+  for (auto const& each : made.slices) {
     image.slices[slice++] = {each.rank,
                              static_cast<unsigned>(each.block),
                              static_cast<unsigned>(each.period),

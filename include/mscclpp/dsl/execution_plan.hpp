@@ -18,6 +18,9 @@
 #include "mscclpp/dsl/plan_context.hpp"
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/stream.hpp"
+#include "mscclpp/layout/launch_shape.hpp"
+#include "mscclpp/layout/plan_handle.hpp"
+#include "mscclpp/layout/window_handle.hpp"
 
 namespace mscclpp::dsl {
 
@@ -62,15 +65,38 @@ class ExecutionPlan {
   std::uint64_t wholeMessage_ = 16;     // where chunks must be equally long: what messages are multiples of
 };
 
+// One call's kernel, as whoever has kernels of a plan starts it.
+struct PlanStart {
+  void const* in;
+  void* out;
+  std::uint64_t count;  // elements of the message
+  DataType type;
+  ReduceOp op;
+  PlanPackets packets;
+  layout::PlanHandle const& plan;
+  layout::WindowHandle const& inWindow;
+  layout::WindowHandle const& outWindow;
+};
+// Kernels that have a plan's steps as code.
+class PlanCode {
+ public:
+  virtual ~PlanCode() = default;
+  virtual void start(Stream const& stream, LaunchShape const& shape, PlanStart const& call) const = 0;
+};
+
 class PlanExecutor {
  public:
   // `maxBytes`: the longest message, which is one rank's part where a buffer holds a part of each rank.
   PlanExecutor(Communicator const& communicator, ExecutionPlan const& plan, std::uint64_t maxBytes);
 
-  // Returns at once; the plan runs in stream order. Throws invalidUsage where the call does not fit the plan.
-  void execute(Stream const& stream, PlanExecution const& call) const;
+  // Returns at once; the plan runs in stream order. Throws invalidUsage where the call does not fit the plan. With
+  // `code` by that of this plan, type, operation and packets (mscclpp/jit/plan_executor.hpp makes such), else the table
+  // is interpreted: ranks of one call may differ in that.
+  void execute(Stream const& stream, PlanExecution const& call, PlanCode const* code = nullptr) const;
 
+  ExecutionPlan const& plan() const noexcept { return plan_; }
   PlanContext const& context() const noexcept { return context_; }
+  Device device() const noexcept { return context_.device(); }
 
  private:
   void check(PlanExecution const& call) const;

@@ -63,7 +63,11 @@ inline constexpr std::array settings{
     Setting{"MSCCLPP_CACHE_DIR", "",
             "Folder of plans that are asked first (default) and of what was compiled at run time (jit); empty: "
             "~/.cache/mscclpp."},
+    Setting{
+        "MSCCLPP_JIT", "off",
+        "Compile plans at run time: on, in the first call of a kind, or background, after some calls, by a thread."},
     Setting{"MSCCLPP_NVRTC", "", "NVIDIA's libnvrtc.so, which compiles kernels at run time; empty: looked for."},
+    Setting{"MSCCLPP_NVCC", "", "The nvcc that compiles kernels at run time in its place; empty: where there is none."},
     Setting{"MSCCLPP_CXX", "c++", "The compiler of kernels for the simulated machine at run time."},
     Setting{"MSCCLPP_NVLS", "1", "0: never use NVLink multicast."},
     Setting{"NCCL_NVLS_ENABLE", "1", "0: never use NVLink multicast; the same switch as NCCL's."},

@@ -11,10 +11,10 @@
 //   scale.launch(stream, {.blocks = 4, .threads = 256}, data, count, 2.0f);
 //
 // The kernel is a type with a device operator() const, as for mscclpp::launch(), that has a default constructor;
-// "Type<4>" names an instance of a template. On GPUs NVRTC compiles it, and finds the library's headers in the library;
-// on the simulated machine the host's compiler does, and the program has to show its symbols (link mscclpp::jit). What
-// has been compiled is kept on disk (MSCCLPP_CACHE_DIR) and in memory: the same source costs its time once. Of the
-// processes of a host that ask for the same, one compiles while the others wait.
+// "Type<4>" names an instance of a template. On GPUs NVRTC compiles it, or nvcc where that is not there, and finds the
+// library's headers in the library; on the simulated machine the host's compiler does, and the program has to show its
+// symbols (link mscclpp::jit). What has been compiled is kept on disk (MSCCLPP_CACHE_DIR) and in memory: the same
+// source costs its time once. Of the processes of a host that ask for the same, one compiles while the others wait.
 #pragma once
 
 #include <array>
@@ -37,6 +37,18 @@ struct Extent {
   std::size_t bytes;
   std::size_t alignment;
 };
+
+// What is compiled for.
+struct Target {
+  DeviceKind kind;
+  int architecture = 0;  // of a GPU: 90 for 9.0
+};
+// Throws unsupported where this build compiles no kernels for such devices.
+Target targetOf(Device device);
+// Compiles a kernel where that has not been done, and keeps it for processes to come. Needs no device of that kind.
+// Returns whether it was there. Throws as AnyKernel does.
+bool prepareKernel(Target const& target, Source const& source, std::string const& type,
+                   std::span<Extent const> parameters, Options const& options = {});
 
 // One that is compiled and loaded, whatever its parameters.
 class AnyKernel {
@@ -64,6 +76,10 @@ class Kernel<void(P...)> {
  public:
   Kernel(Device device, Source const& source, std::string const& type, Options const& options = {})
       : kernel_(device, source, type, extents, options) {}
+  static bool prepare(Target const& target, Source const& source, std::string const& type,
+                      Options const& options = {}) {
+    return prepareKernel(target, source, type, extents, options);
+  }
 
   void launch(Stream const& stream, LaunchShape const& shape, P const&... arguments) const {
     auto const list = arch::ArgumentList<P...>::of(arguments...);

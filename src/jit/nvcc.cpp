@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "jit/nvcc.hpp"
+
+#include <vector>
+
+#include "base/format.hpp"
+#include "base/read_file.hpp"
+#include "jit/command.hpp"
+#include "jit/work_folder.hpp"
+#include "mscclpp/host/env.hpp"
+
+namespace mscclpp::jit {
+namespace {
+
+std::vector<std::string> candidates() {
+  if (auto const named = processVariable("MSCCLPP_NVCC").value_or(""); !named.empty()) return {named};
+  std::vector<std::string> all{"nvcc", "/usr/local/cuda/bin/nvcc"};
+  auto const home = processVariable("CUDA_HOME").value_or("");
+  if (!home.empty()) all.insert(all.begin(), home + "/bin/nvcc");
+  return all;
+}
+
+// A function's code is a section of the image, ".text." and its name.
+std::string entryOf(std::string const& image) {
+  constexpr std::string_view code = ".text.";
+  for (auto at = image.find(code); at != std::string::npos; at = image.find(code, at + 1)) {
+    std::string const name = image.c_str() + at + code.size();
+    if (name.find("lateEntry") != std::string::npos) return name;
+  }
+  fail(ErrorCode::internalError, "nvcc: the kernel is not in what it made");
+}
+
+}  // namespace
+
+Nvcc const& Nvcc::instance() {
+  static Nvcc const made;
+  return made;
+}
+
+Nvcc::Nvcc() {
+  WorkFolder const work;
+  auto const output = work.path() / "version.txt";
+  auto const names = candidates();
+  for (auto const& name : names) {
+    if (runCommand({name, "--version"}, output) != 0) continue;
+    path_ = name;
+    version_ = name + "\n" + readFile(output.string(), "what nvcc says");
+    return;
+  }
+  fail(ErrorCode::unsupported, "no nvcc runs as {}; name it in MSCCLPP_NVCC", fmt::join(names, ", or as "));
+}
+
+CudaCompiler::Image Nvcc::compile(Request const& request, int architecture) const {
+  WorkFolder const work;
+  auto const headers = work.path() / "include";
+  writeHeaders(headers);
+  auto const source = work.path() / "kernel.cu";
+  writeFile(source, fmt::format("#line 1 \"{}\"\n{}\n{}", request.source.name, request.text(), request.instance()));
+  auto const image = work.path() / "kernel.cubin";
+  auto const output = work.path() / "messages.txt";
+  std::vector<std::string> command{path_, "-std=c++20",           "-cubin", fmt::format("-arch=sm_{}", architecture),
+                                   "-w",  "-I" + headers.string()};
+  for (auto const& definition : request.options.definitions) command.push_back("-D" + definition);
+  for (auto const& folder : request.options.folders) command.push_back("-I" + folder);
+  command.insert(command.end(), {"-o", image.string(), source.string()});
+  if (runCommand(command, output) != 0) {
+    fail(ErrorCode::invalidUsage, "{} does not compile as kernel {} for sm_{}:{}", request.source.name, request.type,
+         architecture, firstErrors(readFile(output.string(), "the compiler's messages")));
+  }
+  auto bytes = readFile(image.string(), "a compiled kernel");
+  auto entry = entryOf(bytes);
+  return {std::move(bytes), std::move(entry)};
+}
+
+}  // namespace mscclpp::jit
