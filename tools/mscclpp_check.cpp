@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// mscclpp-check: explores the programs of a shared object on the simulated machine and reports what can go wrong.
+// mscclpp-check: explores the programs of a shared object, or of a source file, on the simulated machine and reports
+// what can go wrong.
 //
 // Exit status: 0 nothing found (or, with --expect-finding, that was found), 1 findings, 2 bad use.
 #include <algorithm>
@@ -25,7 +26,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "check_source.hpp"
 #include "crash_report.hpp"
+#include "jit/work_folder.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/check_program.hpp"
 #include "mscclpp/sim/explore.hpp"
@@ -48,7 +51,9 @@ struct UsageError : std::runtime_error {
 // ---- the command line -----------------------------------------------------------------------------------------------
 
 struct CommandLine {
-  std::string object;
+  std::string object;  // or source
+  std::vector<std::string> definitions;
+  std::vector<std::string> folders;
   std::string program;
   bool list = false;
   std::optional<int> ranks;
@@ -96,12 +101,15 @@ std::function<void(std::string const&)> oneOf(std::map<std::string, T> const& va
 std::optional<CommandLine> parse(int argc, char** argv) {
   CommandLine line;
   CLI::App app(
-      "Explores the programs of a shared object on simulated GPUs and reports races, dead-locks, lost signals "
-      "and wrong results. Exit status: 0 nothing found, 1 findings, 2 bad use.",
+      "Explores the programs of a shared object or source file on simulated GPUs and reports races, dead-locks, lost "
+      "signals and wrong results. Exit status: 0 nothing found, 1 findings, 2 bad use.",
       "mscclpp-check");
   app.set_version_flag("--version", versionText);
-  app.add_option("object", line.object, "Shared object with the programs, as mscclpp_add_check() builds it")
+  app.add_option("object", line.object,
+                 "Shared object with the programs, as mscclpp_add_check() builds it, or a source, which is compiled")
       ->required();
+  app.add_option("-D,--define", line.definitions, "Macro of a source, NAME or NAME=VALUE")->allow_extra_args(false);
+  app.add_option("-I,--include", line.folders, "Folder of a source's headers")->allow_extra_args(false);
   app.add_option("--run", line.program, "Only the program of this name");
   app.add_flag("--list", line.list, "Name the programs and end");
   app.add_option("--ranks", line.ranks, "Ranks, each on a simulated GPU of its own")->check(CLI::Range(1, 256));
@@ -151,7 +159,8 @@ struct Program {
   sim::ExploreOptions options;
 };
 
-std::vector<Program> load(std::string const& object) {
+// `object` is what was made of `named`, where that is a source.
+std::vector<Program> load(std::string const& object, std::string const& named) {
   constexpr char const* exported = "mscclppCheck";
   auto const unitsBefore = sim::instrumentedUnits();
   auto const path = object.find('/') == std::string::npos ? "./" + object : object;
@@ -160,7 +169,7 @@ std::vector<Program> load(std::string const& object) {
     throw UsageError(
         fmt::format("cannot load {}: {}. Build it with mscclpp_add_check(), or as a shared library that "
                     "links mscclpp::check_object and what else it needs",
-                    object, ::dlerror()));
+                    named, ::dlerror()));
   }
   // The machine exists once. An object with another one would run its kernels there, unseen.
   auto* const ownMachine = ::dlsym(handle, "_ZN7mscclpp3sim15ensureInstalledEv");
@@ -168,7 +177,7 @@ std::vector<Program> load(std::string const& object) {
     throw UsageError(
         fmt::format("{} holds its own copy of the simulated machine. Link mscclpp::check_object instead of "
                     "mscclpp::check, mscclpp::sim or mscclpp::host: the command lends it the libraries",
-                    object));
+                    named));
   }
   std::vector<Program> programs;
   for (auto const* program : sim::checkPrograms()) {
@@ -181,14 +190,14 @@ std::vector<Program> load(std::string const& object) {
     throw UsageError(
         fmt::format("{} has nothing to check: it exports no `extern \"C\" void "
                     "{}(mscclpp::sim::RankContext&)` and has no mscclpp::sim::CheckProgram",
-                    object, exported));
+                    named, exported));
   }
   if (sim::instrumentedUnits() == unitsBefore) {
     fmt::print(stderr,
                "mscclpp-check: warning: {} was compiled without the compiler's hooks, so its plain accesses are not "
                "seen. Link mscclpp::check_object, or compile and link it with the options that docs/checker_command.md "
                "names\n",
-               object);
+               named);
   }
   return programs;
 }
@@ -283,7 +292,17 @@ class Report {
 };
 
 int check(CommandLine const& line) {
-  auto programs = load(line.object);
+  // Until the end: reports take lines from what was loaded.
+  std::optional<jit::WorkFolder> work;
+  auto object = line.object;
+  if (isSource(line.object)) {
+    work.emplace();
+    object = compileChecked(line.object, line.definitions, line.folders, work->path());
+  } else if (!line.definitions.empty() || !line.folders.empty()) {
+    throw UsageError(fmt::format("--define and --include are for sources, which {} is none of: {}", line.object,
+                                 "their names end with .cpp, .cc, .cxx or .cu"));
+  }
+  auto programs = load(object, line.object);
   if (line.list) {
     for (auto const& program : programs) fmt::print("{}\n", program.name);
     return nothingFound;

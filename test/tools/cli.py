@@ -90,6 +90,42 @@ class BadUse(unittest.TestCase):
         self.assertIn("cannot write /nonexistent/report.json", err)
 
 
+class Sources(unittest.TestCase):
+    """Of a source file the command makes the object by itself."""
+
+    def test_programs_are_compiled_with_the_hooks(self):
+        status, out, err = run("--run=correct", target=SOURCE)
+        self.assertEqual(status, NOTHING_FOUND, out + err)
+        self.assertEqual(err, "")
+        status, out, err = run("--run=race", target=SOURCE)
+        self.assertEqual(status, FOUND, err)
+        for mark in ("firstWrite", "secondWrite"):
+            self.assertRegex(out, rf"plain write of 4 bytes\n.*\n      at .*checks.cpp:{line_of(mark)}\n")
+        # Copies too, which the linker leads to the hooks.
+        self.assertRegex(run("--run=copyRace", target=SOURCE)[1], rf"at .*checks.cpp:{line_of('copyRace')}\n")
+
+    def test_errors_are_the_compilers(self):
+        with tempfile.TemporaryDirectory(prefix="mscclpp-check-") as folder:
+            path = os.path.join(folder, "mine.cpp")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('#include "mscclpp/sim/check_program.hpp"\n#include "own.hpp"\nint const number = NUMBER;\n')
+            with open(os.path.join(folder, "own.hpp"), "w", encoding="utf-8") as file:
+                file.write("")
+            status, out, err = run(target=path)
+            self.assertEqual((status, out), (BAD_USE, ""))
+            self.assertRegex(err, r"mscclpp-check: .*mine.cpp does not compile:\n.*mine.cpp:3:.*NUMBER")
+            # Then it has nothing to check, and is called what the user calls it.
+            status, _, err = run("-DNUMBER=4", f"-I{folder}", target=path)
+            self.assertEqual(status, BAD_USE)
+            self.assertIn("mine.cpp has nothing to check", err)
+
+    def test_bad_use(self):
+        self.assertIn("there is no file absent.cpp", run(target="absent.cpp")[2])
+        status, _, err = run("-DNUMBER=4")
+        self.assertEqual(status, BAD_USE)
+        self.assertIn("--define and --include are for sources", err)
+
+
 class Results(unittest.TestCase):
     """What was found decides over the exit status."""
 
