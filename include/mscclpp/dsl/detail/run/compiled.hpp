@@ -68,6 +68,9 @@ namespace dsl_impl {
 // One step: its operands and objects are constants to whoever asks for them.
 template <class Code, int S, int I>
 struct CompiledStep {
+  // So that no code is made for a switch where there is none, which would take most of the time to compile.
+  static consteval bool mayTakeSwitch() { return dsl::detail::stepDataOf<Code, S, I>.step.everybody != 0; }
+
   // Whose packets a thread looks for at once: as many as registers hold.
   static constexpr int sourcesTogether = [] {
     int const sources = dsl::detail::stepDataOf<Code, S, I>.step.sources;
@@ -211,6 +214,7 @@ MSCCLPP_DEVICE void runSteps(Runner& runner) {
 
 // The table of this rank's context.
 struct TableSteps {
+  static consteval bool mayTakeSwitch() { return true; }
   static constexpr int sourcesTogether = 1;
 
   layout::PlanStep const* steps;

@@ -44,7 +44,8 @@ class PlanRunner {
   }
 
   // The first `count` steps. `Steps` answers step(i), forEachSource(step, f), forSources(step, first,
-  // count, f) of those that there are, forEachTarget(step, f), forEachOperand(step, f) and forEachObject(...).
+  // count, f) of those that there are, forEachTarget(step, f), forEachOperand(step, f) and forEachObject(...), and
+  // whether one of them may take a switch.
   template <class Steps>
   MSCCLPP_DEVICE void run(Steps const& steps, int count) {
     for (int s = 0; s < count; ++s) s = next(steps, s, steps.step(s));

@@ -144,7 +144,7 @@ MSCCLPP_DEVICE void movePlain(Context const& context, Steps const& steps, layout
       copy(group, ends[1], ends[0], piece.bytes());
     } else {
       auto rest = piece;
-      if constexpr (SwitchSlots<typename Context::Element>::moves) {
+      if constexpr (SwitchSlots<typename Context::Element>::moves && Steps::mayTakeSwitch()) {
         if (step.everybody != 0) rest = moveBySwitch(context, steps, step, group, chunk, piece);
       }
       combine(context, steps, step, group, chunk, rest);
