@@ -26,8 +26,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "check_source.hpp"
 #include "crash_report.hpp"
+#include "jit/host_compiler.hpp"
 #include "jit/work_folder.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/check_program.hpp"
@@ -291,13 +291,20 @@ class Report {
   nlohmann::ordered_json sarif_;
 };
 
+bool isSource(std::string const& path) {
+  auto const extension = std::filesystem::path(path).extension();
+  return extension == ".cpp" || extension == ".cc" || extension == ".cxx" || extension == ".cu";
+}
+
 int check(CommandLine const& line) {
   // Until the end: reports take lines from what was loaded.
   std::optional<jit::WorkFolder> work;
   auto object = line.object;
   if (isSource(line.object)) {
     work.emplace();
-    object = compileChecked(line.object, line.definitions, line.folders, work->path());
+    if (!std::filesystem::exists(line.object)) throw UsageError(fmt::format("there is no file {}", line.object));
+    object = jit::buildForHost({.source = line.object, .what = line.object, .into = work->path(), .hooked = true},
+                               {.definitions = line.definitions, .folders = line.folders});
   } else if (!line.definitions.empty() || !line.folders.empty()) {
     throw UsageError(fmt::format("--define and --include are for sources, which {} is none of: {}", line.object,
                                  "their names end with .cpp, .cc, .cxx or .cu"));

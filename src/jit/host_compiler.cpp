@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "jit/host_compiler.hpp"
 
+#include <dlfcn.h>
+
+#include <sstream>
 #include <vector>
 
 #include "base/format.hpp"
@@ -10,49 +13,91 @@
 #include "mscclpp/host/env.hpp"
 
 namespace mscclpp::jit {
-std::string hostCompilerName() {
+namespace {
+
+// Options as CMake lists them, with spaces between them.
+std::vector<std::string> split(std::string const& options) {
+  std::istringstream words(options);
+  std::vector<std::string> all;
+  for (std::string word; words >> word;) all.push_back(word);
+  return all;
+}
+
+void append(std::vector<std::string>& to, std::vector<std::string> const& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+std::string compilerName() {
   auto const named = processVariable("MSCCLPP_CXX").value_or("");
   return named.empty() ? "c++" : named;
 }
+
+// What this program lends to the kernels that it loads.
+bool hasHooks() {
+  static bool const has = ::dlsym(RTLD_DEFAULT, "_ZN7mscclpp3sim17instrumentedUnitsEv") != nullptr;
+  return has;
+}
+
+}  // namespace
 
 std::string hostCompiler() {
   static std::string const found = [] {
     WorkFolder const work;
     auto const output = work.path() / "version.txt";
-    auto const name = hostCompilerName();
+    auto const name = compilerName();
     if (int const status = runCommand({name, "--version"}, output); status != 0) {
       fail(ErrorCode::unsupported,
            "kernels for the simulated machine are compiled by {}, and {} --version ends with status {}; name a C++20 "
            "compiler in MSCCLPP_CXX",
            name, name, status);
     }
-    return name + "\n" + readFile(output.string(), "what the compiler says");
+    return fmt::format("{}\n{}{}", name, readFile(output.string(), "what the compiler says"),
+                       hasHooks() ? "with the checker's hooks" : "");
   }();
   return found;
 }
 
+std::string buildForHost(HostBuild const& build, Options const& options) {
+  auto const headers = build.into / "include";
+  writeHeaders(headers);
+  auto const run = [&](std::vector<std::string> const& command) {
+    auto const output = build.into / "messages.txt";
+    if (runCommand(command, output) == 0) return;
+    fail(ErrorCode::invalidUsage, "{} does not compile:{}", build.what,
+         firstErrors(readFile(output.string(), "the compiler's messages")));
+  };
+  auto const unit = (build.into / "unit.o").string(), object = (build.into / "unit.so").string();
+  std::vector<std::string> compile{compilerName(),        "-std=c++20",           "-O1", "-g", "-fPIC", "-w",
+                                   "-DMSCCLPP_HAS_SIM=1", "-I" + headers.string()};
+  if (build.hooked) {
+    bool const isClang = hostCompiler().find("clang") != std::string::npos;
+    append(compile, split(MSCCLPP_CHECK_FLAGS));
+    append(compile, split(isClang ? MSCCLPP_CHECK_FLAGS_CLANG : MSCCLPP_CHECK_FLAGS_GNU));
+  }
+  for (auto const& definition : options.definitions) compile.push_back("-D" + definition);
+  for (auto const& folder : options.folders) compile.push_back("-I" + folder);
+  append(compile, {"-x", "c++", "-c", build.source, "-o", unit});
+  run(compile);
+  // Apart, since a link with the hooks' option would bring the sanitizer's own library.
+  std::vector<std::string> link{compilerName(), "-shared", "-Wl,-z,undefs", "-o", object, unit};
+  if (build.hooked) append(link, split(MSCCLPP_CHECK_LINK_FLAGS));
+  run(link);
+  return object;
+}
+
 std::string compileForHost(Request const& request) {
   WorkFolder const work;
-  auto const headers = work.path() / "include";
-  writeHeaders(headers);
   auto const source = work.path() / "kernel.cpp";
   writeFile(source,
             fmt::format("#line 1 \"{}\"\n{}\nextern \"C\" void {}(mscclpp::Stream const& stream, mscclpp::LaunchShape "
                         "const& shape, void const* arguments) {{ {}(stream, shape, arguments); }}\n",
                         request.source.name, request.text(), lateFunction, request.entry()));
-  auto const object = work.path() / "kernel.so";
-  auto const output = work.path() / "messages.txt";
-  std::vector<std::string> command{
-      hostCompilerName(),    "-std=c++20",           "-O1", "-g", "-fPIC", "-shared", "-w", "-Wl,-z,undefs",
-      "-DMSCCLPP_HAS_SIM=1", "-I" + headers.string()};
-  for (auto const& definition : request.options.definitions) command.push_back("-D" + definition);
-  for (auto const& folder : request.options.folders) command.push_back("-I" + folder);
-  command.insert(command.end(), {"-o", object.string(), source.string()});
-  if (runCommand(command, output) != 0) {
-    fail(ErrorCode::invalidUsage, "{} does not compile as kernel {} for the simulated machine:{}", request.source.name,
-         request.type, firstErrors(readFile(output.string(), "the compiler's messages")));
-  }
-  return readFile(object.string(), "a compiled kernel");
+  HostBuild const build{
+      .source = source.string(),
+      .what = fmt::format("kernel {} of {}, for the simulated machine,", request.type, request.source.name),
+      .into = work.path(),
+      .hooked = hasHooks()};
+  return readFile(buildForHost(build, request.options), "a compiled kernel");
 }
 
 }  // namespace mscclpp::jit

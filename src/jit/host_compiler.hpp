@@ -4,6 +4,7 @@
 // lends it the library's symbols.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "jit/request.hpp"
@@ -13,11 +14,20 @@ namespace mscclpp::jit {
 // The function of the shared object: void(Stream const&, LaunchShape const&, void const* arguments).
 inline constexpr char const* lateFunction = "mscclppLateKernel";
 
-// Its name and version; throws unsupported where it does not run. MSCCLPP_CXX, else c++.
+// Its name and version, and whether it compiles kernels for the checker; throws unsupported where it does not run.
+// MSCCLPP_CXX, else c++.
 std::string hostCompiler();
-// By which name it is called.
-std::string hostCompilerName();
-// The shared object. Throws invalidUsage with the compiler's messages.
+// The shared object: with the checker's hooks where the program has them. Throws invalidUsage with the compiler's
+// messages.
 std::string compileForHost(Request const& request);
+
+struct HostBuild {
+  std::string source;  // a file
+  std::string what;    // in messages
+  std::filesystem::path into;
+  bool hooked;  // with the options of mscclpp_add_check()
+};
+// Any source as a shared object, whose path this returns; the library's headers come first. Throws the same.
+std::string buildForHost(HostBuild const& build, Options const& options);
 
 }  // namespace mscclpp::jit

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <dlfcn.h>
 
+#include <memory>
+#include <mutex>
+#include <vector>
+
 #include "base/format.hpp"
 #include "jit/host_compiler.hpp"
 #include "jit/machine.hpp"
@@ -27,9 +31,12 @@ class SimMachine final : public Machine {
   std::string compiler(Target const&) override { return hostCompiler(); }
   std::string compile(Request const& request, Target const&) override { return compileForHost(request); }
   std::shared_ptr<AnyKernel::Loaded const> load(std::string const& compiled, Device, std::string const& type) override {
-    // A file of its own: the loader takes one of the same name for the same. It stays loaded: work of it may be in a
-    // stream.
-    WorkFolder const work;
+    // A file of its own: the loader takes one of the same name for the same. It stays loaded, since work of it may be
+    // in a stream, and there until the process ends: reports take lines from it.
+    static std::mutex mutex;
+    static std::vector<std::unique_ptr<WorkFolder const>> kept;
+    std::lock_guard const lock(mutex);
+    auto const& work = *kept.emplace_back(std::make_unique<WorkFolder const>());
     auto const file = work.path() / "kernel.so";
     writeFile(file, compiled);
     void* const object = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -64,7 +64,7 @@ CudaCompiler::Image Nvcc::compile(Request const& request, int architecture) cons
   for (auto const& folder : request.options.folders) command.push_back("-I" + folder);
   command.insert(command.end(), {"-o", image.string(), source.string()});
   if (runCommand(command, output) != 0) {
-    fail(ErrorCode::invalidUsage, "{} does not compile as kernel {} for sm_{}:{}", request.source.name, request.type,
+    fail(ErrorCode::invalidUsage, "kernel {} of {}, for sm_{}, does not compile:{}", request.type, request.source.name,
          architecture, firstErrors(readFile(output.string(), "the compiler's messages")));
   }
   auto bytes = readFile(image.string(), "a compiled kernel");

@@ -179,7 +179,7 @@ CudaCompiler::Image Nvrtc::compile(Request const& request, int architecture) con
     std::string messages(bytes, '\0');
     check(log_(program.get(), messages.data()), "read the messages");
     while (!messages.empty() && messages.back() == '\0') messages.pop_back();
-    fail(ErrorCode::invalidUsage, "{} does not compile as kernel {} for sm_{}:{}", request.source.name, request.type,
+    fail(ErrorCode::invalidUsage, "kernel {} of {}, for sm_{}, does not compile:{}", request.type, request.source.name,
          architecture, firstErrors(messages));
   }
   Image image;

@@ -71,6 +71,6 @@ TEST_CASE("an error is the user's, by line; parameters are compared") {
   CHECK(said(right, std::span(two).first(1)).find("are not as many, or not as long") != std::string::npos);
   auto const wrong =
       said("struct Add {\n  __device__ void operator()(float* to, int by) const { *to += buy; }\n};\n", two);
-  CHECK(wrong.find("mine.cu does not compile as kernel Add for sm_90:\nmine.cu(2): error: identifier \"buy\"") !=
+  CHECK(wrong.find("kernel Add of mine.cu, for sm_90, does not compile:\nmine.cu(2): error: identifier \"buy\"") !=
         std::string::npos);
 }

@@ -34,7 +34,7 @@ TEST_CASE("errors are the compiler's, by the user's lines") {
   auto wrong = scaleSource();
   wrong.text.replace(wrong.text.find("in[i]"), 5, "im[i]");
   auto const text = said(device, wrong, "Scale<3>");
-  CHECK(text.find("scale.cpp does not compile as kernel Scale<3> for the simulated machine:") != std::string::npos);
+  CHECK(text.find("kernel Scale<3> of scale.cpp, for the simulated machine, does not compile:") != std::string::npos);
   CHECK(text.find("scale.cpp:6:") != std::string::npos);
   CHECK(text.find("im") != std::string::npos);
   CHECK(said(device, scaleSource(), "Skale<3>").find("Skale") != std::string::npos);

@@ -15,10 +15,8 @@ namespace arch {
 // `arguments` has the bytes of `Arguments`.
 template <class Kernel, class Arguments>
 void lateEntry(Stream const& stream, LaunchShape const& shape, void const* arguments) {
-  struct Call {
-    void operator()(Arguments const& list) const { list.call(Kernel{}); }
-  };
-  launch(stream, shape, Call{}, *static_cast<Arguments const*>(arguments));
+  static_cast<Arguments const*>(arguments)->call(
+      [&](auto const&... each) { launch(stream, shape, Kernel{}, each...); });
 }
 
 }  // namespace arch
