@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# exports.py LIBRARY: it has every function of NCCL 2.28.9 and 2.30.7 (functions.txt), each also with a p before its name
-# but one, and shows nothing else.
+# exports.py LIBRARY COMPILER: it has every function of NCCL 2.28.9 and 2.30.7 (functions.txt), each also with a p before
+# its name but one, and shows nothing else; built by g++ it needs no library that a machine may lack.
 """Compares what a library exports with NCCL's functions."""
 
 import os
+import re
 import subprocess
 import sys
 
 ALONE = {"ncclResetDebugInitInternal"}
+EVERYWHERE = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "ld-linux", "libgcc_s.so",
+              "libboost_context.so")  # the last of the simulated machine
 OWN = {"mscclppNcclSimSetDevice"}
 
 
@@ -25,8 +28,13 @@ def main():
         print(f"error: {name} is missing")
     for name in foreign:
         print(f"error: {name} is shown, but none of NCCL's")
-    print(f"{len(wanted)} functions wanted, {len(found)} shown")
-    return 1 if missing or foreign else 0
+    dynamic = subprocess.run(["readelf", "-d", sys.argv[1]], stdout=subprocess.PIPE, text=True, check=True).stdout
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+    rare = [name for name in needed if not name.startswith(EVERYWHERE)] if sys.argv[2] == "GNU" else []
+    for name in rare:
+        print(f"error: it needs {name}")
+    print(f"{len(wanted)} functions wanted, {len(found)} shown; needs {', '.join(needed)}")
+    return 1 if missing or foreign or rare else 0
 
 
 sys.exit(main())
