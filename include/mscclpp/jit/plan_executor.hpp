@@ -28,9 +28,9 @@ enum class CompileWhen : std::uint8_t {
 // By MSCCLPP_JIT: off, on or background. Throws invalidUsage for another value.
 CompileWhen compileWhen();
 
+enum class Prepared : std::uint8_t { now, before, tooLong };
 // Compiles the kernels of a plan's ranks for processes to come, where that has not been done; `tooLong` where a rank's
 // is. Throws as AnyKernel does.
-enum class Prepared : std::uint8_t { now, before, tooLong };
 Prepared preparePlan(Target const& target, dsl::ExecutionPlan const& plan, DataType type, ReduceOp op,
                      dsl::PlanPackets packets = dsl::PlanPackets::ll16);
 
