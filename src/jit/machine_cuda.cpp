@@ -43,6 +43,32 @@ struct DriverKernel final : AnyKernel::Loaded {
   std::string type_;
 };
 
+// Makes a device, which has begun, the current one of this thread, which may load code even while a stream is captured.
+class OnDevice {
+ public:
+  explicit OnDevice(Device device) {
+    check(cudaGetDevice(&before_), "load a kernel: ask for the current device");
+    (void)cudaThreadExchangeStreamCaptureMode(&mode_);
+    auto code = cudaSetDevice(device.ordinal);
+    if (code == cudaSuccess) code = cudaFree(nullptr);
+    if (code == cudaSuccess) return;
+    putBack();
+    check(code, "load a kernel: begin on the device");
+  }
+  ~OnDevice() { putBack(); }
+  OnDevice(OnDevice const&) = delete;
+  OnDevice& operator=(OnDevice const&) = delete;
+
+ private:
+  void putBack() {
+    (void)cudaSetDevice(before_);
+    (void)cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+
+  int before_ = 0;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 class CudaMachine final : public Machine {
  public:
   Target targetOf(Device device) override {
@@ -64,20 +90,12 @@ class CudaMachine final : public Machine {
   }
   std::shared_ptr<AnyKernel::Loaded const> load(std::string const& compiled, Device device,
                                                 std::string const& type) override {
-    int before = 0;
-    check(cudaGetDevice(&before), "load a kernel: ask for the current device");
-    // A stream may be captured meanwhile.
-    auto mode = cudaStreamCaptureModeRelaxed;
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);
-    check(cudaSetDevice(device.ordinal), "load a kernel: cudaSetDevice");
-    check(cudaFree(nullptr), "load a kernel: begin on the device");
+    OnDevice const here(device);
     auto const& driver = arch::Driver::instance();
     CUfunction function = nullptr;
     auto const end = std::strlen(compiled.c_str());
     // Stays loaded: graphs may have it.
     auto const code = driver.load(compiled.data() + end + 1, compiled.c_str(), function);
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);
-    (void)cudaSetDevice(before);
     if (code != CUDA_SUCCESS) {
       fail(ErrorCode::deviceError, "load kernel {} on CUDA device {}: {}", type, device.ordinal, driver.nameOf(code));
     }

@@ -94,9 +94,7 @@ class PlanExecutor {
   // is interpreted: ranks of one call may differ in that.
   void execute(Stream const& stream, PlanExecution const& call, PlanCode const* code = nullptr) const;
 
-  ExecutionPlan const& plan() const noexcept { return plan_; }
   PlanContext const& context() const noexcept { return context_; }
-  Device device() const noexcept { return context_.device(); }
 
  private:
   void check(PlanExecution const& call) const;

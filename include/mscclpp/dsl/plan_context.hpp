@@ -49,7 +49,6 @@ class PlanContext {
   LaunchShape launchShape(std::uint64_t bytes) const noexcept { return launchShape(bytes, form_); }
   // The same for kernels of the other form.
   LaunchShape launchShape(std::uint64_t bytes, StepForm form) const noexcept;
-  Device device() const noexcept { return private_.device(); }
   std::uint64_t maxBytes() const noexcept { return maxBytes_; }
   // Returns when the proxy has done all that this rank's kernels, which have ended, asked for, and ends it. What a
   // program puts into a peer's scratch and lets nobody wait for may come after the peer's kernels have ended: then all
