@@ -18,42 +18,49 @@ ExecutionPlan ExecutionPlan::load(std::string const& path) {
   return ExecutionPlan(programFromJson(readFile(path, fmt::format("plan {}", path)), path));
 }
 
-ExecutionPlan::ExecutionPlan(Program program) : program_(std::move(program)), verdict_(prove(program_)) {
-  if (!verdict_.right()) {
-    fail(ErrorCode::invalidUsage, "plan '{}' is wrong: {}", program_.name.str(), verdict_.diagnostic.str());
+ExecutionPlan::ExecutionPlan(Program program) : facts_(std::make_shared<Facts const>(factsOf(std::move(program)))) {}
+
+ExecutionPlan::Facts ExecutionPlan::factsOf(Program of) {
+  Facts facts{.program = std::move(of), .verdict = {}, .reductions = {}};
+  auto& program = facts.program;
+  facts.verdict = prove(program);
+  if (!facts.verdict.right()) {
+    fail(ErrorCode::invalidUsage, "plan '{}' is wrong: {}", program.name.str(), facts.verdict.diagnostic.str());
   }
-  for (int rank = 0; rank < program_.size(); ++rank) {
-    for (auto const& block : program_.ranks[static_cast<std::size_t>(rank)].blocks) {
+  for (int rank = 0; rank < program.size(); ++rank) {
+    for (auto const& block : program.ranks[static_cast<std::size_t>(rank)].blocks) {
       for (auto const& step : block.steps) {
-        bool const known = std::find(reductions_.begin(), reductions_.end(), step.reduce) != reductions_.end();
-        if (step.sources.size() > 1 && !known) reductions_.push_back(step.reduce);
+        auto& reductions = facts.reductions;
+        bool const known = std::find(reductions.begin(), reductions.end(), step.reduce) != reductions.end();
+        if (step.sources.size() > 1 && !known) reductions.push_back(step.reduce);
         for (auto const* operands : {&step.sources, &step.targets}) {
           for (auto const& chunks : *operands) {
-            auto const buffer = program_.canonical(chunks).buffer;
+            auto const buffer = program.canonical(chunks).buffer;
             bool const windowed = chunks.rank != rank || step.link == ChannelKind::port;
             if (buffer == BufferKind::scratch) continue;
-            remote_[static_cast<int>(buffer)] |= windowed;
-            switched_[static_cast<int>(buffer)] |= step.link == ChannelKind::switched;
+            facts.remote[static_cast<int>(buffer)] |= windowed;
+            facts.switched[static_cast<int>(buffer)] |= step.link == ChannelKind::switched;
           }
         }
       }
     }
   }
-  auto made = program_;
+  auto made = program;
   coarsen(made);
-  wholeMessage_ = std::uint64_t{16} * static_cast<unsigned>(shapeOf(made, true).longestOf);
+  facts.wholeMessage = std::uint64_t{16} * static_cast<unsigned>(shapeOf(made, true).longestOf);
+  return facts;
 }
 
 WindowUse ExecutionPlan::windowUse(Communicator const& communicator, BufferKind buffer, void const* memory) const {
   for (int rank = 0; rank < communicator.size(); ++rank) {
     if (!communicator.reaches(rank)) return WindowUse::proxies;
   }
-  bool const multicast = switched_[static_cast<int>(buffer)] && canMulticast(communicator, memory);
+  bool const multicast = facts_->switched[static_cast<int>(buffer)] && canMulticast(communicator, memory);
   return multicast ? WindowUse::multicast : WindowUse::threads;
 }
 
 std::string ExecutionPlan::refusal(int rank, PlanExecution const& call) const {
-  auto const& collective = program_.collective;
+  auto const& collective = program().collective;
   auto const slices = [](int count) { return static_cast<unsigned>(count); };
   auto const message = call.inBytes / slices(collective.inputSlices());
   auto const outBytes = message * slices(collective.outputSlices());
@@ -64,31 +71,31 @@ std::string ExecutionPlan::refusal(int rank, PlanExecution const& call) const {
         call.inBytes, call.outBytes, nameOf(call.type), outBytes);
   }
   auto const judged = std::max(call.inBytes, call.outBytes);
-  if (judged < program_.minBytes || judged > program_.maxBytes) {
-    return fmt::format("a message of {} bytes; it is for {} to {}", judged, program_.minBytes, program_.maxBytes);
+  if (judged < program().minBytes || judged > program().maxBytes) {
+    return fmt::format("a message of {} bytes; it is for {} to {}", judged, program().minBytes, program().maxBytes);
   }
-  if (verdict_.needsEvenChunks && message % wholeMessage_ != 0) {
+  if (verdict().needsEvenChunks && message % facts_->wholeMessage != 0) {
     return fmt::format(
         "{} bytes a rank; it moves data between chunks of different places, so messages are multiples of {} bytes",
-        message, wholeMessage_);
+        message, facts_->wholeMessage);
   }
-  if (call.packets == PlanPackets::ll8 && program_.protocol == Protocol::lowLatency && bytesOf(call.type) > 4) {
+  if (call.packets == PlanPackets::ll8 && program().protocol == Protocol::lowLatency && bytesOf(call.type) > 4) {
     return fmt::format("LL8 packets, which hold 4 bytes of data and no {}; take LL16", nameOf(call.type));
   }
   auto const kind = kindOf(call.op);
-  for (auto const reduction : reductions_) {
+  for (auto const reduction : facts_->reductions) {
     if (reduction == ReduceKind::asCalled && call.op == ReduceOp::none) return "it reduces; name the operation";
     if (reduction == ReduceKind::asCalled || reduction == kind) continue;
     return fmt::format("it reduces by {}, the call asks for {}; ask for {}", nameOf(reduction), nameOf(call.op),
                        nameOf(reduction));
   }
-  if (call.op == ReduceOp::avg && !verdict_.canAverage) {
+  if (call.op == ReduceOp::avg && !verdict().canAverage) {
     return "it cannot average: one of its steps makes now a part of a result, now all of it; ask for sum";
   }
   auto const* const in = static_cast<std::byte const*>(call.in);
   auto const* const out = static_cast<std::byte const*>(call.out);
   auto const part = static_cast<std::size_t>(rank) * message;
-  if (program_.inPlace) {
+  if (program().inPlace) {
     auto const* const wanted = call.inBytes < call.outBytes   ? out + part
                                : call.inBytes > call.outBytes ? out - part
                                                               : out;

@@ -3,7 +3,9 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <mutex>
+#include <tuple>
 
 #include "base/format.hpp"
 #include "jit/background.hpp"
@@ -61,7 +63,20 @@ Prepared preparePlan(Target const& target, dsl::ExecutionPlan const& plan, DataT
   return !all ? Prepared::tooLong : found ? Prepared::before : Prepared::now;
 }
 
+// Shared by the executors of a plan.
 struct PlanExecutor::Codes {
+  static std::shared_ptr<Codes> of(dsl::ExecutionPlan const& plan, Communicator const& communicator) {
+    static std::mutex mutex;
+    static std::map<std::tuple<void const*, DeviceKind, int, int>, std::weak_ptr<Codes>> all;
+    auto const device = communicator.device();
+    std::lock_guard const lock(mutex);
+    std::erase_if(all, [](auto const& each) { return each.second.expired(); });
+    auto& known = all[{plan.identity(), device.kind, device.ordinal, communicator.rank()}];
+    auto codes = known.lock();
+    if (codes == nullptr) known = codes = std::make_shared<Codes>(plan, communicator);
+    return codes;
+  }
+
   struct Slot {
     std::atomic<dsl::PlanCode const*> code{nullptr};
     std::atomic<unsigned> calls{0};
@@ -110,7 +125,7 @@ struct PlanExecutor::Codes {
 
 PlanExecutor::PlanExecutor(Communicator const& communicator, dsl::ExecutionPlan const& plan, std::uint64_t maxBytes,
                            CompileWhen when)
-    : executor_(communicator, plan, maxBytes), codes_(std::make_shared<Codes>(plan, communicator)), when_(when) {}
+    : executor_(communicator, plan, maxBytes), codes_(Codes::of(plan, communicator)), when_(when) {}
 
 bool PlanExecutor::compile(DataType type, ReduceOp op, dsl::PlanPackets packets) const {
   return codes_->compile(kindOf(codes_->plan, type, op, packets));

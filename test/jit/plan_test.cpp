@@ -54,7 +54,8 @@ TEST_CASE("ports") { checkCompiled<PortAllGather<2>>(); }
 
 TEST_CASE("kinds of a plan are made once each, when they are asked for") {
   if (!canRun(2)) return;
-  dsl::ExecutionPlan const plan(dsl::build<OneShotPackets<2>>());
+  auto const program = dsl::build<OneShotPackets<2>>();
+  dsl::ExecutionPlan const plan(program), plan1(program), plan2(program);
   auto const made = jit::Cache::instance().counts().made;
   std::atomic<int> done{0};
   forEachRank(2, [&](Rank& rank) {
@@ -66,14 +67,15 @@ TEST_CASE("kinds of a plan are made once each, when they are asked for") {
       return executor.isCompiled(DataType::float32, ReduceOp::sum);
     };
     jit::PlanExecutor const asked(rank.communicator, plan, 1024, jit::CompileWhen::asked);
-    jit::PlanExecutor const first(rank.communicator, plan, 1024, jit::CompileWhen::firstCall);
-    jit::PlanExecutor const later(rank.communicator, plan, 1024, jit::CompileWhen::background);
+    jit::PlanExecutor const first(rank.communicator, plan1, 1024, jit::CompileWhen::firstCall);
+    jit::PlanExecutor const later(rank.communicator, plan2, 1024, jit::CompileWhen::background);
     for (auto const* executor : {&asked, &first, &later}) {
       executor->execute(rank.stream, call);
       rank.synchronize();
     }
     CHECK(!has(asked));
     CHECK(has(first));
+    CHECK(has(jit::PlanExecutor(rank.communicator, plan1, 512, jit::CompileWhen::asked)));  // what one has, all have
     CHECK(!first.isCompiled(DataType::float32, ReduceOp::max));
     CHECK(!has(later));
     // Another kernel. Calls go on while it is compiled and loaded, the same number on both ranks.

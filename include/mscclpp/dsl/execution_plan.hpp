@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -47,22 +48,29 @@ class ExecutionPlan {
   static ExecutionPlan load(std::string const& path);
   explicit ExecutionPlan(Program program);
 
-  Program const& program() const noexcept { return program_; }
-  Verdict const& verdict() const noexcept { return verdict_; }
+  Program const& program() const noexcept { return facts_->program; }
+  Verdict const& verdict() const noexcept { return facts_->verdict; }
+  // The same for copies of this plan, which share all that is in it, and for no other plan while one of them is there.
+  void const* identity() const noexcept { return facts_.get(); }
   // Whether ranks touch each other's input, output, or proxies touch them: then calls need windows of them.
-  bool needsInWindow() const noexcept { return remote_[0]; }
-  bool needsOutWindow() const noexcept { return remote_[1]; }
+  bool needsInWindow() const noexcept { return facts_->remote[0]; }
+  bool needsOutWindow() const noexcept { return facts_->remote[1]; }
   // What a window of this memory, which is the input or the output of calls, should be made for. Collective.
   WindowUse windowUse(Communicator const& communicator, BufferKind buffer, void const* memory) const;
   // Why rank `rank` cannot make the call by this plan, as a sentence; empty where it can. Says nothing of windows.
   std::string refusal(int rank, PlanExecution const& call) const;
 
  private:
-  Program program_;
-  Verdict verdict_;
-  bool remote_[2]{}, switched_[2]{};    // by buffer
-  std::vector<ReduceKind> reductions_;  // that its steps carry out, each once
-  std::uint64_t wholeMessage_ = 16;     // where chunks must be equally long: what messages are multiples of
+  struct Facts {
+    Program program;
+    Verdict verdict;
+    bool remote[2]{}, switched[2]{};     // by buffer
+    std::vector<ReduceKind> reductions;  // that its steps carry out, each once
+    std::uint64_t wholeMessage = 16;     // where chunks must be equally long: what messages are multiples of
+  };
+  static Facts factsOf(Program program);
+
+  std::shared_ptr<Facts const> facts_;
 };
 
 // One call's kernel, as whoever has kernels of a plan starts it.

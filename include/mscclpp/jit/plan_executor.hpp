@@ -57,7 +57,7 @@ class PlanExecutor {
  private:
   struct Codes;
   dsl::PlanExecutor executor_;
-  std::shared_ptr<Codes> codes_;  // shared with the thread that compiles
+  std::shared_ptr<Codes> codes_;  // of all executors of the plan, and of the thread that compiles
   CompileWhen when_;
 };
 
