@@ -133,14 +133,15 @@ heading() {
   measured_on
 }
 
-# A program of the benchmark that prints a table of its own.
+# A program of the benchmark that prints a table of its own; what follows its title are its arguments.
 side_table() {
   local name=$1 title=$2 program=mscclpp-bench-$1_cuda file=$out/${slug}x${gpus}_$1.md
+  shift 2
   wanted "$name" || return 0
   [ "$gpus" -ge 2 ] || { warn "not measured: $title, which needs 2 GPUs"; return; }
   say "$title"
-  if timeout --kill-after=10 200 "$build/bench/$program" | tee "$build/bench-$name.txt"; then
-    { heading "$title"; printf '\n`%s`\n\n' "$program"; cat "$build/bench-$name.txt"; } >"$file"
+  if timeout --kill-after=10 200 "$build/bench/$program" "$@" | tee "$build/bench-$name.txt"; then
+    { heading "$title"; printf '\n`%s`\n\n' "$program${*:+ $*}"; cat "$build/bench-$name.txt"; } >"$file"
     say "wrote $file"
   else
     warn "$program failed; $file is not written"
@@ -149,7 +150,7 @@ side_table() {
 }
 side_table port "Port channels"
 side_table chain "Chains inside one kernel"
-side_table programs "Programs"
+side_table programs "Programs" --late
 
 if wanted collectives || wanted algorithms; then
   say "benchmark"
