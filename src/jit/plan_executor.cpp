@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <string>
 #include <tuple>
 
 #include "base/format.hpp"
@@ -18,10 +19,17 @@ namespace mscclpp::jit {
 namespace {
 
 constexpr unsigned callsBeforeBackground = 16;
-constexpr char const* kernelType = "Program";  // of planSource()
 using PlanKernel =
     Kernel<void(void const*, void*, std::uint64_t, layout::PlanHandle, layout::WindowHandle, layout::WindowHandle)>;
 
+// Which of a plan's kernels.
+struct PlanKind {
+  DataType type;
+  ReduceOp op;
+  dsl::PlanPackets packets;
+
+  std::string kernel() const { return instanceName("Program", type, op); }
+};
 // Only packets have a kind.
 PlanKind kindOf(dsl::ExecutionPlan const& plan, DataType type, ReduceOp op, dsl::PlanPackets packets) {
   bool const has = plan.program().protocol == dsl::Protocol::lowLatency;
@@ -30,7 +38,7 @@ PlanKind kindOf(dsl::ExecutionPlan const& plan, DataType type, ReduceOp op, dsl:
 
 class CompiledPlan final : public dsl::PlanCode {
  public:
-  CompiledPlan(Device device, Source const& source) : kernel_(device, source, kernelType) {}
+  CompiledPlan(Device device, Source const& source, std::string const& kernel) : kernel_(device, source, kernel) {}
   void start(Stream const& stream, LaunchShape const& shape, dsl::PlanStart const& call) const override {
     kernel_.launch(stream, shape, call.in, call.out, call.count, call.plan, call.inWindow, call.outWindow);
   }
@@ -53,9 +61,9 @@ Prepared preparePlan(Target const& target, dsl::ExecutionPlan const& plan, DataT
                      dsl::PlanPackets packets) {
   bool all = true, found = true;
   for (int rank = 0; rank < plan.program().size(); ++rank) {
-    auto const source = planSource(plan, kindOf(plan, type, op, packets), rank);
-    if (source) {
-      found = PlanKernel::prepare(target, *source, kernelType) && found;
+    auto const kind = kindOf(plan, type, op, packets);
+    if (auto const source = planSource(plan, kind.packets, rank)) {
+      found = PlanKernel::prepare(target, *source, kind.kernel()) && found;
     } else {
       all = false;
     }
@@ -97,9 +105,9 @@ struct PlanExecutor::Codes {
     auto& slot = at(kind);
     std::lock_guard const lock(slot.mutex);
     if (slot.owned == nullptr) {
-      auto const source = planSource(plan, kind, rank);
+      auto const source = planSource(plan, kind.packets, rank);
       if (!source) return false;
-      slot.owned = std::make_unique<CompiledPlan const>(device, *source);
+      slot.owned = std::make_unique<CompiledPlan const>(device, *source, kind.kernel());
       slot.code.store(slot.owned.get(), std::memory_order_release);
     }
     return true;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "jit/plan_source.hpp"
 
-#include <array>
 #include <concepts>
 #include <string>
 
@@ -72,15 +71,9 @@ class Items {
   std::string text_;
 };
 
-// In the order of the enumerations.
-constexpr std::array<char const*, dataTypes.size()> typeNames{
-    "float",       "double",       "mscclpp::Half", "mscclpp::BFloat16", "mscclpp::Float8E4M3", "mscclpp::Float8E5M2",
-    "std::int8_t", "std::uint8_t", "std::int32_t",  "std::uint32_t",     "std::int64_t",        "std::uint64_t"};
-constexpr std::array<char const*, 6> opNames{"Sum", "Prod", "Min", "Max", "Avg", "Sum"};  // nothing is reduced
-
 }  // namespace
 
-std::optional<Source> planSource(dsl::ExecutionPlan const& plan, PlanKind const& kind, int rank) {
+std::optional<Source> planSource(dsl::ExecutionPlan const& plan, dsl::PlanPackets packets, int rank) {
   auto made = dsl::detail::lowered(plan.program(), plan.verdict());
   std::erase_if(made.slices, [&](dsl::Slice const& slice) { return slice.rank >= 0 && slice.rank != rank; });
   // They are of this rank only.
@@ -109,23 +102,22 @@ struct Code {{
       .objects = {objects}}};
   static constexpr bool isCode = true;
 }};
+template <class T, class Op>
 struct Program {{
   static constexpr unsigned maxThreads = {threads};
-  MSCCLPP_DEVICE void operator()({type} const* in, {type}* out, std::uint64_t count,
+  MSCCLPP_DEVICE void operator()(T const* in, T* out, std::uint64_t count,
                                  mscclpp::layout::PlanHandle const& plan, mscclpp::layout::WindowHandle const& inWindow,
                                  mscclpp::layout::WindowHandle const& outWindow) const {{
-    mscclpp::dsl_impl::runProgram<Code, mscclpp::{op}, mscclpp::{packets}>(in, out, count, plan, inWindow, outWindow);
+    mscclpp::dsl_impl::runProgram<Code, Op, mscclpp::{packets}>(in, out, count, plan, inWindow, outWindow);
   }}
 }};
 )";
   using namespace fmt::literals;
-  return Source{
-      fmt::format(text, "sizes"_a = print(made.sizes()), "shape"_a = print(made.shape), "slices"_a = slices.text(),
-                  "steps"_a = steps.text(), "operands"_a = operands.text(), "objects"_a = objects.text(),
-                  "threads"_a = plan.program().threads, "type"_a = typeNames[static_cast<std::size_t>(kind.type)],
-                  "op"_a = opNames[static_cast<std::size_t>(kind.op)],
-                  "packets"_a = kind.packets == dsl::PlanPackets::ll8 ? "LL8" : "LL16"),
-      fmt::format("plan '{}'", plan.program().name.str())};
+  return Source{fmt::format(text, "sizes"_a = print(made.sizes()), "shape"_a = print(made.shape),
+                            "slices"_a = slices.text(), "steps"_a = steps.text(), "operands"_a = operands.text(),
+                            "objects"_a = objects.text(), "threads"_a = plan.program().threads,
+                            "packets"_a = packets == dsl::PlanPackets::ll8 ? "LL8" : "LL16"),
+                fmt::format("plan '{}'", plan.program().name.str())};
 }
 
 }  // namespace mscclpp::jit

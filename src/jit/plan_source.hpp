@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A plan as a source that is compiled: its lowered steps as a constant, and the kernel type `Program` of them.
+// A plan as a source that is compiled: its lowered steps as a constant, and the kernel type `Program` of them, a
+// template over the element type and the operation.
 #pragma once
 
 #include <optional>
@@ -10,15 +11,8 @@
 
 namespace mscclpp::jit {
 
-// Which of a plan's kernels.
-struct PlanKind {
-  DataType type;
-  ReduceOp op;
-  dsl::PlanPackets packets;
-};
-
 // With the steps of one rank only, which take a fraction of the time to compile; those of ranks that do the same are
 // the same source. Nothing where they are too long for code.
-std::optional<Source> planSource(dsl::ExecutionPlan const& plan, PlanKind const& kind, int rank);
+std::optional<Source> planSource(dsl::ExecutionPlan const& plan, dsl::PlanPackets packets, int rank);
 
 }  // namespace mscclpp::jit
