@@ -80,14 +80,8 @@ std::optional<Source> planSource(dsl::ExecutionPlan const& plan, dsl::PlanPacket
   for (auto& slice : made.slices) slice.rank = -1;
   if (!made.isCode()) return std::nullopt;
   Items slices, steps, operands, objects;
-  int step = 0, operand = 0, object = 0;
+  for (auto const& range : made.ranges()) slices.add(range);
   for (auto const& slice : made.slices) {
-    slices.add(dsl::detail::SliceRange{slice.rank, static_cast<unsigned>(slice.block),
-                                       static_cast<unsigned>(slice.period), step, static_cast<int>(slice.steps.size()),
-                                       operand, object});
-    step += static_cast<int>(slice.steps.size());
-    operand += static_cast<int>(slice.operands.size());
-    object += static_cast<int>(slice.objects.size());
     for (auto const& one : slice.steps) steps.add(one);
     for (auto const& one : slice.operands) operands.add(one);
     for (auto const& one : slice.objects) objects.add(one);

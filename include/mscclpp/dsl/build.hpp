@@ -71,6 +71,19 @@ struct LoweredProgram {
   layout::PlanShape shape;
   std::vector<Slice> slices;
 
+  // Where the parts of each slice begin, as they lie one behind the other.
+  constexpr std::vector<SliceRange> ranges() const {
+    std::vector<SliceRange> all;
+    int step = 0, operand = 0, object = 0;
+    for (auto const& slice : slices) {
+      all.push_back({slice.rank, static_cast<unsigned>(slice.block), static_cast<unsigned>(slice.period), step,
+                     static_cast<int>(slice.steps.size()), operand, object});
+      step += static_cast<int>(slice.steps.size());
+      operand += static_cast<int>(slice.operands.size());
+      object += static_cast<int>(slice.objects.size());
+    }
+    return all;
+  }
   constexpr ImageRoom sizes() const {
     ImageRoom sum{0, 0, 0, 0};
     for (auto const& slice : slices) {
@@ -111,15 +124,10 @@ consteval Image<Room> imageWith() {
   if (!image.isCode) return image;
   image.fits = Room.holds(image.sizes);
   if (!image.fits) return image;
-  std::size_t slice = 0, step = 0, operand = 0, object = 0;
+  auto const ranges = made.ranges();
+  std::copy_n(ranges.begin(), ranges.size(), image.slices);
+  std::size_t step = 0, operand = 0, object = 0;
   for (auto const& each : made.slices) {
-    image.slices[slice++] = {each.rank,
-                             static_cast<unsigned>(each.block),
-                             static_cast<unsigned>(each.period),
-                             static_cast<int>(step),
-                             static_cast<int>(each.steps.size()),
-                             static_cast<int>(operand),
-                             static_cast<int>(object)};
     for (auto const& one : each.steps) image.steps[step++] = one;
     for (auto const& one : each.operands) image.operands[operand++] = one;
     for (auto const& one : each.objects) image.objects[object++] = one;
