@@ -38,9 +38,8 @@ int main(int argc, char** argv) {
     }
     for (auto const& one : result.late) {
       std::printf(
-          "\n%s: compiled or found in %.3f s, found loaded in %.1f us; a call takes %.2f us of the host, compiled "
-          "ahead "
-          "%.2f us\n",
+          "\n%s: compiled or found in %.3f s, found loaded in %.1f us; a call takes %.2f us of the host, "
+          "compiled ahead %.2f us\n",
           one.program.c_str(), one.compiling, one.again, one.call, one.aheadCall);
     }
     return wrong == 0 ? 0 : 1;

@@ -49,7 +49,7 @@ class RankBench {
     auto const largest = *std::ranges::max_element(options_.sizes);
     auto const context = dsl::makeContext<Program>(communicator_, largest);
     dsl::ExecutionPlan const plan(dsl::build<Program>());
-    jit::PlanExecutor const executor(communicator_, plan, largest, jit::CompileWhen::asked);
+    dsl::PlanExecutor const executor(communicator_, plan, largest);
     jit::PlanExecutor const late(communicator_, plan, largest, jit::CompileWhen::asked);
     auto const callOf = [](GpuBuffer<T> const& data) {
       return dsl::PlanExecution{.in = data.data(),

@@ -9,7 +9,7 @@
 //
 // The plan, and with it its proof, is the same; ranks of one call may have it as code and as a table. A kernel has
 // the steps of the ranks that do the same; one is made for each element type, operation and kind of packets, and kept
-// as all that jit compiles (kernel.hpp).
+// as all that jit compiles (kernel.hpp). The executors of a plan and of its copies share them on a rank.
 #pragma once
 
 #include <cstdint>
