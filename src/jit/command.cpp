@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#include "base/read_file.hpp"
 #include "jit/embedded.hpp"
 #include "jit/work_folder.hpp"
 
@@ -15,7 +16,8 @@ extern char** environ;
 
 namespace mscclpp::jit {
 
-int runCommand(std::vector<std::string> const& command, std::filesystem::path const& output) {
+CommandResult runCommand(std::vector<std::string> const& command, std::filesystem::path const& work) {
+  auto const output = work / "messages.txt";
   std::vector<char*> arguments;
   for (auto const& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
@@ -27,11 +29,12 @@ int runCommand(std::vector<std::string> const& command, std::filesystem::path co
   pid_t child = 0;
   int const error = ::posix_spawnp(&child, arguments.front(), &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return 127;
+  if (error != 0) return {127, {}};
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          readFile(output.string(), "what a compiler printed")};
 }
 
 void writeHeaders(std::filesystem::path const& folder) {

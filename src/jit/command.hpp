@@ -9,8 +9,12 @@
 
 namespace mscclpp::jit {
 
-// The exit status, 127 where it does not run; what it prints goes to the file. No shell sees the arguments.
-int runCommand(std::vector<std::string> const& command, std::filesystem::path const& output);
+struct CommandResult {
+  int status;        // 127 where it does not run
+  std::string said;  // what it printed, of both kinds
+};
+// No shell sees the arguments. `work`: a folder, for what it prints.
+CommandResult runCommand(std::vector<std::string> const& command, std::filesystem::path const& work);
 
 // The library's headers, for those who read files.
 void writeHeaders(std::filesystem::path const& folder);

@@ -43,16 +43,15 @@ bool hasHooks() {
 std::string hostCompiler() {
   static std::string const found = [] {
     WorkFolder const work;
-    auto const output = work.path() / "version.txt";
     auto const name = compilerName();
-    if (int const status = runCommand({name, "--version"}, output); status != 0) {
+    auto const result = runCommand({name, "--version"}, work.path());
+    if (result.status != 0) {
       fail(ErrorCode::unsupported,
            "kernels for the simulated machine are compiled by {}, and {} --version ends with status {}; name a C++20 "
            "compiler in MSCCLPP_CXX",
-           name, name, status);
+           name, name, result.status);
     }
-    return fmt::format("{}\n{}{}", name, readFile(output.string(), "what the compiler says"),
-                       hasHooks() ? "with the checker's hooks" : "");
+    return fmt::format("{}\n{}{}", name, result.said, hasHooks() ? "with the checker's hooks" : "");
   }();
   return found;
 }
@@ -61,10 +60,8 @@ std::string buildForHost(HostBuild const& build, Options const& options) {
   auto const headers = build.into / "include";
   writeHeaders(headers);
   auto const run = [&](std::vector<std::string> const& command) {
-    auto const output = build.into / "messages.txt";
-    if (runCommand(command, output) == 0) return;
-    fail(ErrorCode::invalidUsage, "{} does not compile:{}", build.what,
-         firstErrors(readFile(output.string(), "the compiler's messages")));
+    auto const result = runCommand(command, build.into);
+    if (result.status != 0) failToCompile(build.what, result.said);
   };
   auto const unit = (build.into / "unit.o").string(), object = (build.into / "unit.so").string();
   std::vector<std::string> compile{compilerName(),        "-std=c++20",           "-O1", "-g", "-fPIC", "-w",
@@ -74,8 +71,7 @@ std::string buildForHost(HostBuild const& build, Options const& options) {
     append(compile, split(MSCCLPP_CHECK_FLAGS));
     append(compile, split(isClang ? MSCCLPP_CHECK_FLAGS_CLANG : MSCCLPP_CHECK_FLAGS_GNU));
   }
-  for (auto const& definition : options.definitions) compile.push_back("-D" + definition);
-  for (auto const& folder : options.folders) compile.push_back("-I" + folder);
+  appendOptions(compile, options);
   append(compile, {"-x", "c++", "-c", build.source, "-o", unit});
   run(compile);
   // Apart, since a link with the hooks' option would bring the sanitizer's own library.
@@ -92,11 +88,10 @@ std::string compileForHost(Request const& request) {
             fmt::format("#line 1 \"{}\"\n{}\nextern \"C\" void {}(mscclpp::Stream const& stream, mscclpp::LaunchShape "
                         "const& shape, void const* arguments) {{ {}(stream, shape, arguments); }}\n",
                         request.source.name, request.text(), lateFunction, request.entry()));
-  HostBuild const build{
-      .source = source.string(),
-      .what = fmt::format("kernel {} of {}, for the simulated machine,", request.type, request.source.name),
-      .into = work.path(),
-      .hooked = hasHooks()};
+  HostBuild const build{.source = source.string(),
+                        .what = request.describe("the simulated machine"),
+                        .into = work.path(),
+                        .hooked = hasHooks()};
   return readFile(buildForHost(build, request.options), "a compiled kernel");
 }
 

@@ -39,12 +39,12 @@ Nvcc const& Nvcc::instance() {
 
 Nvcc::Nvcc() {
   WorkFolder const work;
-  auto const output = work.path() / "version.txt";
   auto const names = candidates();
   for (auto const& name : names) {
-    if (runCommand({name, "--version"}, output) != 0) continue;
+    auto const result = runCommand({name, "--version"}, work.path());
+    if (result.status != 0) continue;
     path_ = name;
-    version_ = name + "\n" + readFile(output.string(), "what nvcc says");
+    version_ = name + "\n" + result.said;
     return;
   }
   fail(ErrorCode::unsupported, "no nvcc runs as {}; name it in MSCCLPP_NVCC", fmt::join(names, ", or as "));
@@ -57,15 +57,12 @@ CudaCompiler::Image Nvcc::compile(Request const& request, int architecture) cons
   auto const source = work.path() / "kernel.cu";
   writeFile(source, fmt::format("#line 1 \"{}\"\n{}\n{}", request.source.name, request.text(), request.instance()));
   auto const image = work.path() / "kernel.cubin";
-  auto const output = work.path() / "messages.txt";
   std::vector<std::string> command{path_, "-std=c++20",           "-cubin", fmt::format("-arch=sm_{}", architecture),
                                    "-w",  "-I" + headers.string()};
-  for (auto const& definition : request.options.definitions) command.push_back("-D" + definition);
-  for (auto const& folder : request.options.folders) command.push_back("-I" + folder);
+  appendOptions(command, request.options);
   command.insert(command.end(), {"-o", image.string(), source.string()});
-  if (runCommand(command, output) != 0) {
-    fail(ErrorCode::invalidUsage, "kernel {} of {}, for sm_{}, does not compile:{}", request.type, request.source.name,
-         architecture, firstErrors(readFile(output.string(), "the compiler's messages")));
+  if (auto const result = runCommand(command, work.path()); result.status != 0) {
+    failToCompile(request.describe(fmt::format("sm_{}", architecture)), result.said);
   }
   auto bytes = readFile(image.string(), "a compiled kernel");
   auto entry = entryOf(bytes);

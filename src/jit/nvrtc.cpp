@@ -169,8 +169,7 @@ CudaCompiler::Image Nvrtc::compile(Request const& request, int architecture) con
   check(addName_(program.get(), entry.c_str()), "name the kernel");
   std::vector<std::string> arguments{"-std=c++20", "-default-device", fmt::format("-arch=sm_{}", architecture),
                                      "-I" + standard_, "-I" + fs::path(standard_).parent_path().string()};
-  for (auto const& definition : request.options.definitions) arguments.push_back("-D" + definition);
-  for (auto const& folder : request.options.folders) arguments.push_back("-I" + folder);
+  appendOptions(arguments, request.options);
   std::vector<char const*> pointers;
   for (auto const& argument : arguments) pointers.push_back(argument.c_str());
   if (compile_(program.get(), static_cast<int>(pointers.size()), pointers.data()) != 0) {
@@ -179,8 +178,7 @@ CudaCompiler::Image Nvrtc::compile(Request const& request, int architecture) con
     std::string messages(bytes, '\0');
     check(log_(program.get(), messages.data()), "read the messages");
     while (!messages.empty() && messages.back() == '\0') messages.pop_back();
-    fail(ErrorCode::invalidUsage, "kernel {} of {}, for sm_{}, does not compile:{}", request.type, request.source.name,
-         architecture, firstErrors(messages));
+    failToCompile(request.describe(fmt::format("sm_{}", architecture)), messages);
   }
   Image image;
   std::size_t bytes = 0;

@@ -59,9 +59,9 @@ CompileWhen compileWhen() {
 
 Prepared preparePlan(Target const& target, dsl::ExecutionPlan const& plan, DataType type, ReduceOp op,
                      dsl::PlanPackets packets) {
+  auto const kind = kindOf(plan, type, op, packets);
   bool all = true, found = true;
   for (int rank = 0; rank < plan.program().size(); ++rank) {
-    auto const kind = kindOf(plan, type, op, packets);
     if (auto const source = planSource(plan, kind.packets, rank)) {
       found = PlanKernel::prepare(target, *source, kind.kernel()) && found;
     } else {

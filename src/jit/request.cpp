@@ -61,6 +61,20 @@ void addFiles(Fingerprint& to, std::string_view text, std::span<std::string cons
   }
 }
 
+std::string firstErrors(std::string const& output) {
+  std::istringstream lines(output);
+  std::string found;
+  std::size_t count = 0;
+  bool begun = false;
+  for (std::string line; std::getline(lines, line) && count < mostLines;) {
+    begun = begun || line.find("error") != std::string::npos;
+    if (!begun || line.empty()) continue;
+    found += '\n' + line;
+    ++count;
+  }
+  return found.empty() ? '\n' + output.substr(0, 2000) : found;
+}
+
 }  // namespace
 
 Source Source::fromFile(std::string const& path) { return {readFile(path, fmt::format("source {}", path)), path}; }
@@ -82,6 +96,10 @@ std::string Request::entry() const {
 std::string Request::instance() const {
   return fmt::format("template __global__ void {}(const __grid_constant__ mscclpp::arch::LateArguments<{}>);\n",
                      entry(), type);
+}
+
+std::string Request::describe(std::string_view target) const {
+  return fmt::format("kernel {} of {}, for {},", type, source.name, target);
 }
 
 Fingerprint& Fingerprint::add(std::string_view part) {
@@ -109,18 +127,13 @@ Fingerprint fingerprintOf(Request const& request) {
   return all.addIncludes(request.source.text, request.options.folders);
 }
 
-std::string firstErrors(std::string const& output) {
-  std::istringstream lines(output);
-  std::string found;
-  std::size_t count = 0;
-  bool begun = false;
-  for (std::string line; std::getline(lines, line) && count < mostLines;) {
-    begun = begun || line.find("error") != std::string::npos;
-    if (!begun || line.empty()) continue;
-    found += '\n' + line;
-    ++count;
-  }
-  return found.empty() ? '\n' + output.substr(0, 2000) : found;
+void appendOptions(std::vector<std::string>& command, Options const& options) {
+  for (auto const& definition : options.definitions) command.push_back("-D" + definition);
+  for (auto const& folder : options.folders) command.push_back("-I" + folder);
+}
+
+void failToCompile(std::string const& what, std::string const& output) {
+  fail(ErrorCode::invalidUsage, "{} does not compile:{}", what, firstErrors(output));
 }
 
 }  // namespace mscclpp::jit

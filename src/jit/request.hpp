@@ -5,6 +5,8 @@
 
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/random.hpp"
 #include "mscclpp/jit/kernel.hpp"
@@ -24,7 +26,14 @@ struct Request {
   std::string entry() const;
   // What makes it, for compilers that are not asked for it by name.
   std::string instance() const;
+  // "kernel Type of source.cpp, for the target,": as the subject of a sentence.
+  std::string describe(std::string_view target) const;
 };
+
+// As compilers take them, at the end of the command.
+void appendOptions(std::vector<std::string>& command, Options const& options);
+// Throws invalidUsage with the first lines of a compiler's output, first cause first.
+[[noreturn]] void failToCompile(std::string const& what, std::string const& output);
 
 // Of 128 bits, over parts that are told apart.
 class Fingerprint {
@@ -39,8 +48,5 @@ class Fingerprint {
 };
 // Of all that decides what is compiled, but the compiler.
 Fingerprint fingerprintOf(Request const& request);
-
-// The first lines of a compiler's output, first cause first.
-std::string firstErrors(std::string const& output);
 
 }  // namespace mscclpp::jit

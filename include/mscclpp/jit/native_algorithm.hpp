@@ -17,6 +17,7 @@
 // mscclpp::jit and mscclpp::collectives.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <functional>
@@ -64,7 +65,9 @@ inline std::shared_ptr<Algorithm const> nativeAlgorithm(DeviceAlgorithm algorith
     if (call.threads != 0) shape.threads = static_cast<unsigned>(call.threads);
     return shape;
   };
-  auto const largestOf = [](CollectiveCall const& call) { return std::bit_ceil(std::uint64_t{call.inBytes} | 16); };
+  auto const largestOf = [](CollectiveCall const& call) {
+    return std::bit_ceil(std::max<std::uint64_t>(call.inBytes, 16));
+  };
   NativeFunctions functions;
   functions.contextKey = [=](Communicator const&, CollectiveCall const& call) {
     auto const shape = shapeOf(call);
