@@ -30,6 +30,14 @@ foreach(call IN LISTS mscclpp_check_calls ITEMS __atomic_load __atomic_store __a
   list(APPEND mscclpp_check_link_options LINKER:--wrap=${call})
 endforeach()
 
+# All of these as text, for commands that are run without CMake.
+list(JOIN mscclpp_check_flags " " mscclpp_check_flags_text)
+string(REPLACE "SHELL:" "" mscclpp_check_flags_text "${mscclpp_check_flags_text}")
+list(JOIN mscclpp_check_flags_GNU " " mscclpp_check_flags_text_GNU)
+list(JOIN mscclpp_check_flags_Clang " " mscclpp_check_flags_text_Clang)
+list(JOIN mscclpp_check_link_options " " mscclpp_check_link_text)
+string(REPLACE "LINKER:" "-Wl," mscclpp_check_link_text "${mscclpp_check_link_text}")
+
 # mscclpp_add_check(<name> SOURCES <sources...> [LIBRARIES <targets...>] [RANKS <n>] [SCHEDULES <n>]
 #                   [FAULTS <n>] [ARGUMENTS <options of mscclpp-check...>])
 #

@@ -306,8 +306,10 @@ int check(CommandLine const& line) {
     object = jit::buildForHost({.source = line.object, .what = line.object, .into = work->path(), .hooked = true},
                                {.definitions = line.definitions, .folders = line.folders});
   } else if (!line.definitions.empty() || !line.folders.empty()) {
-    throw UsageError(fmt::format("--define and --include are for sources, which {} is none of: {}", line.object,
-                                 "their names end with .cpp, .cc, .cxx or .cu"));
+    throw UsageError(
+        fmt::format("--define and --include are for sources, whose names end with .cpp, .cc, .cxx or .cu; "
+                    "{} is none",
+                    line.object));
   }
   auto programs = load(object, line.object);
   if (line.list) {
