@@ -3,18 +3,22 @@
 #
 # Has MSCCL++'s own DSL print its plans, and this library's mscclpp-plan judge and run them.
 #
-#   scripts/reference_plans.py --sources=FOLDER [--command=PATH] [--keep=FOLDER] [--write]
+#   scripts/reference_plans.py --sources=FOLDER [--command=PATH] [--keep=FOLDER] [--write] [--package=FOLDER]
 #
 # --sources=   a checkout of MSCCL++ (https://github.com/microsoft/mscclpp), which this repository does not hold
 # --command=   mscclpp-plan; default build/test/bench/mscclpp-plan
 # --keep=      where the plans are left
 # --write      renews the table in docs/dsl.md; without it, verdicts that differ from it are an error
+# --package=   where this library's Python package lies, for the Python that runs this: the same scripts print their
+#              plans with it, and one that is not the same is an error
 #
 # Scripts that take a number of ranks are run for 4 and 8, those for several hosts with two of so many simulated ones.
-# Every plan that is right is run, with every element compared. 0: the verdicts are the table's and all runs are right.
+# Every plan that is right is run, with every element compared. 0: the verdicts are the table's, all runs are right, and
+# the package's plans are the same.
 """Verdicts on the reference's plans."""
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -36,6 +40,8 @@ FUNCTIONS = {
     "default_algos/reducescatter_multi_nodes": ("ReduceScatter", True, ""),
 }
 MAKE = """
+import mscclpp
+mscclpp.__path__.append({modules!r})
 from mscclpp.language.collectives import *
 from mscclpp.language.utils import AlgoSpec
 from mscclpp.default_algos.{function} import {function}
@@ -47,10 +53,13 @@ print({function}(spec{more}).to_json())
 
 
 class Reference:
-    """Runs Python with the DSL's modules, and none that need the compiled ones."""
+    """Runs the scripts with the DSL's own modules, and none that need the compiled ones; or with those of `packages`."""
 
-    def __init__(self, sources, home):
+    def __init__(self, sources, home, packages=None):
         self.sources = sources
+        self.environment = {**os.environ, "PYTHONPATH": packages or home, "PYTHONDONTWRITEBYTECODE": "1"}
+        if packages:
+            return
         package = os.path.join(home, "mscclpp")
         os.mkdir(package)
         for module in ("language", "default_algos"):
@@ -58,7 +67,6 @@ class Reference:
                        os.path.join(package, module))
         with open(os.path.join(package, "__init__.py"), "w", encoding="utf-8"):
             pass
-        self.environment = {**os.environ, "PYTHONPATH": home, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def python(self, *arguments):
         result = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=self.environment,
@@ -91,7 +99,8 @@ class Reference:
         for name, (collective, syncs, more) in FUNCTIONS.items():
             function = os.path.basename(name)
             for ranks in RANKS:
-                code = MAKE.format(function=function, collective=collective, syncs=syncs, ranks=ranks, half=ranks // 2,
+                code = MAKE.format(modules=os.path.join(os.path.abspath(self.sources), "python", "mscclpp"),
+                                   function=function, collective=collective, syncs=syncs, ranks=ranks, half=ranks // 2,
                                    more=f", {more}" if more else "")
                 yield (name, ranks, 2, *self.python("-c", code))
 
@@ -108,6 +117,28 @@ def judge(command, path, hosts):
     if run.returncode != 0:
         return "failed", output.splitlines()[-1] if output else f"status {run.returncode}"
     return "right", "nothing is demanded of it" if "nothing was compared" in output else ""
+
+
+def meaning(text):
+    """What a plan says, with what has no order there in one."""
+    plan = json.loads(text)
+    for rank in plan["gpus"]:
+        for buffer in rank["remote_buffers"]:
+            buffer["access_channel_types"].sort()
+    return plan
+
+
+def compare(printed, reference):
+    """Whether the plans of `printed` are those of the reference, where it prints one; says which are not."""
+    differ = []
+    for key, text in reference.items():
+        ours, why = printed[key]
+        if not ours or meaning(ours) != meaning(text):
+            differ.append(key)
+            title = key[0] if key[1] is None else f"{key[0]}, {key[1]} ranks"
+            print(f"{title}: the package prints {'another plan' if ours else f'no plan: {why}'}")
+    print(f"{len(reference) - len(differ)} of {len(reference)} scripts print the same plan")
+    return not differ
 
 
 def table(verdicts):
@@ -137,10 +168,11 @@ def main():
     parser.add_argument("--command", default=os.path.join(ROOT, "build", "test", "bench", "mscclpp-plan"))
     parser.add_argument("--keep")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--package")
     options = parser.parse_args()
     if not os.path.isdir(os.path.join(options.sources, TESTS)):
         sys.exit(f"error: --sources={options.sources} holds no MSCCL++ with a Python DSL")
-    verdicts, broken = {}, {}
+    verdicts, broken, plans, same = {}, {}, {}, True
     with tempfile.TemporaryDirectory(prefix="mscclpp-reference-") as home:
         kept = options.keep or os.path.join(home, "plans")
         os.makedirs(kept, exist_ok=True)
@@ -150,11 +182,15 @@ def main():
                 broken[name] = why
                 print(f"{title}: prints no plan: {why}")
                 continue
+            plans[name, ranks] = text
             path = os.path.join(kept, f"{name.replace('/', '_')}{'' if ranks is None else f'_{ranks}'}.json")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
             verdicts[name, ranks] = judge(options.command, path, hosts)
             print(f"{title}: {': '.join(part for part in verdicts[name, ranks] if part)}", flush=True)
+        if options.package:
+            ours = Reference(options.sources, home, os.path.abspath(options.package))
+            same = compare({(name, ranks): (text, why) for name, ranks, _, text, why in ours.plans()}, plans)
     failed = [name for name, (verdict, _) in verdicts.items() if verdict == "failed"]
     scripts = {name for name, _ in verdicts}
     refused = {name for (name, _), (verdict, _) in verdicts.items() if verdict == "refused"}
@@ -170,7 +206,7 @@ def main():
     elif renewed != page:
         print("error: the verdicts are not those of docs/dsl.md; --write renews them")
         return 1
-    return 1 if failed else 0
+    return 1 if failed or not same else 0
 
 
 if __name__ == "__main__":

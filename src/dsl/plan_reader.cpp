@@ -198,6 +198,7 @@ class RankReader {
     }
     Step step{.kind = StepKind::move, .link = linkOf(op)};
     if (op.has("tbg_info")) {
+      step.grouped = true;
       step.part = numberOf(op.at("tbg_info").at("tb_id"));
       step.parts = numberOf(op.at("tbg_info").at("tbg_size"));
     }

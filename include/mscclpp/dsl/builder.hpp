@@ -70,7 +70,14 @@ class Builder {
 
   // The steps that `body` makes are repeated until all chunks are through, `unitBytes` of `chunks` chunks each time.
   template <class Body>
-  constexpr void loop(std::uint64_t unitBytes, int chunks, Body&& body);
+  constexpr void loop(std::uint64_t unitBytes, int chunks, Body&& body) {
+    if (!beginLoop(unitBytes, chunks)) return;
+    body();
+    endLoop();
+  }
+  // The same with the steps between the two; false where there is no loop to end.
+  constexpr bool beginLoop(std::uint64_t unitBytes, int chunks);
+  constexpr void endLoop();
 
   // A custom collective's demand: the chunk of output ends as the reduction of these chunks of input.
   constexpr void expect(Chunks const& output, std::initializer_list<Chunks> inputs) {
@@ -119,6 +126,7 @@ class Builder {
 
   Spec spec_;
   Program program_;
+  int sequence_ = 0;
   bool loops_ = false;
   Step loopBegin_ = {};
   std::vector<std::vector<char>> inLoop_;                // by rank and block: the open loop has begun there
@@ -163,6 +171,9 @@ constexpr void Builder::add(int rank, At const& at, Step step) {
       return;
     }
   }
+  step.dataSync = at.dataSync;
+  step.sequence = sequence_++;
+  step.grouped = at.group.size() > 0;
   int const parts = at.group.size() > 0 ? at.group.size() : 1;
   for (int part = 0; part < parts; ++part) {
     int const block = at.group.size() > 0 ? at.group.at(part) : at.tb;
@@ -177,16 +188,21 @@ constexpr void Builder::add(int rank, At const& at, Step step) {
   }
 }
 
-template <class Body>
-constexpr void Builder::loop(std::uint64_t unitBytes, int chunks, Body&& body) {
-  if (loops_) return refuse(say("a loop inside a loop: loops do not nest"));
+constexpr bool Builder::beginLoop(std::uint64_t unitBytes, int chunks) {
+  if (loops_) {
+    refuse(say("a loop inside a loop: loops do not nest"));
+    return false;
+  }
   if (unitBytes == 0 || unitBytes % 16 != 0 || chunks < 1) {
-    return refuse(
-        say("a loop of ", unitBytes, " bytes of ", chunks, " chunks: bytes are a multiple of 16, at least 1 chunk"));
+    refuse(say("a loop of ", unitBytes, " bytes of ", chunks, " chunks: bytes are a multiple of 16, at least 1 chunk"));
+    return false;
   }
   loops_ = true;
   loopBegin_ = {.kind = StepKind::loopBegin, .unitBytes = unitBytes, .loopChunks = chunks};
-  body();
+  return true;
+}
+
+constexpr void Builder::endLoop() {
   loops_ = false;
   for (std::size_t r = 0; r < inLoop_.size(); ++r) {
     for (std::size_t b = 0; b < inLoop_[r].size(); ++b) {

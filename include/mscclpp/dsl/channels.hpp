@@ -19,14 +19,17 @@ class ChannelRef {
       : builder_(&builder), kind_(kind), of_(of), id_(id) {}
 
  protected:
-  constexpr void order(StepKind kind, At const& at) const {
-    builder_->add(of_, at, {.kind = kind, .link = kind_, .relaxed = at.relaxed, .objects = {id_}});
+  constexpr void order(StepKind kind, At const& at, Spelling spelling = Spelling::plain) const {
+    builder_->add(of_, at,
+                  {.kind = kind, .link = kind_, .relaxed = at.relaxed, .spelling = spelling, .objects = {id_}});
   }
-  constexpr void move(std::vector<Chunks> sources, std::vector<Chunks> targets, At const& at) const {
+  constexpr void move(std::vector<Chunks> sources, std::vector<Chunks> targets, At const& at,
+                      Spelling spelling = Spelling::plain) const {
     builder_->add(of_, at,
                   {.kind = StepKind::move,
                    .link = kind_,
                    .reduce = at.reduce,
+                   .spelling = spelling,
                    .sources = std::move(sources),
                    .targets = std::move(targets),
                    .objects = {id_}});
@@ -75,16 +78,20 @@ class PortChannelRef : public ChannelRef {
   constexpr void putWithSignal(Chunks const& dst, Chunks const& src, At at = {}) const {
     put(dst, src, at);
     at.dataSync = none;
-    signal(at);
+    order(StepKind::signal, at, Spelling::joined);
   }
   constexpr void putWithSignalAndFlush(Chunks const& dst, Chunks const& src, At at = {}) const {
     putWithSignal(dst, src, at);
     at.dataSync = none;
-    flush(at);
+    order(StepKind::flush, at, Spelling::joined);
   }
   // Packets that lie ready in the own memory.
   constexpr void putPackets(Chunks const& dst, Chunks const& src, At const& at = {}) const {
     move({asPackets(src)}, {asPackets(dst)}, at);
+  }
+  // Awaits packets in the own memory and passes them on.
+  constexpr void readPutPackets(Chunks const& dst, Chunks const& src, At const& at = {}) const {
+    move({asPackets(src)}, {asPackets(dst)}, at, Spelling::awaiting);
   }
 };
 

@@ -51,67 +51,92 @@ template <class Run>
 struct KeptRun {
   Run run;
   std::optional<MemoryWindow> in, out;
+
+  void execute(Stream const& stream, PlanExecution call) const {
+    if (in) call.inWindow = &*in;
+    if (out) call.outWindow = &*out;
+    run.execute(stream, call);
+  }
 };
 
-// `Run` is made from (communicator, plan, largest message) and called with (stream, call); `refused` says more of what
-// it cannot do.
+// Which calls of a plan share what. `Run` is made from (communicator, plan, largest message) and called with (stream,
+// call).
 template <class Run>
-std::shared_ptr<Algorithm const> algorithmOf(ExecutionPlan const& of,
-                                             std::function<std::string(CollectiveCall const&)> refused) {
-  auto const plan = std::make_shared<ExecutionPlan const>(of);
-  auto const& program = plan->program();
-  auto const executionOf = [](CollectiveCall const& call) {
-    return PlanExecution{.in = call.in,
-                         .out = call.out,
-                         .inBytes = call.inBytes,
-                         .outBytes = call.outBytes,
-                         .type = call.type,
-                         .op = call.op};
-  };
-  auto const slices = static_cast<unsigned>(program.collective.inputSlices());
-  auto const largestOf = [slices](CollectiveCall const& call) {
-    return std::bit_ceil(std::max<std::uint64_t>(call.inBytes / slices, 16));
-  };
-  bool const inWindow = plan->needsInWindow(), outWindow = plan->needsOutWindow();
-  NativeFunctions functions;
-  functions.contextKey = [=](Communicator const& communicator, CollectiveCall const& call) {
+class PlanRuns {
+ public:
+  explicit PlanRuns(ExecutionPlan plan) : plan_(std::move(plan)) {}
+
+  ExecutionPlan const& plan() const { return plan_; }
+  // Equal for calls that share a run. Throws invalidUsage for buffers that need a window and are no device memory.
+  ContextKey keyOf(Communicator const& communicator, PlanExecution const& call) const {
+    if (!needsWindows()) return {.tag = largestOf(call)};
     // Memory that is freed and made anew at the same address is other memory.
     auto const idOf = [&](void const* buffer) { return communicator.device().runtime().allocationOf(buffer).id; };
-    if (!inWindow && !outWindow) return ContextKey{.tag = largestOf(call)};
-    return ContextKey{call.in, call.out, call.inBytes, call.outBytes, idOf(call.in) << 32 ^ idOf(call.out)};
-  };
-  functions.makeContext = [=](Communicator const& communicator, CollectiveCall const& call) -> std::shared_ptr<void> {
-    auto kept = std::make_shared<KeptRun<Run>>(KeptRun<Run>{Run(communicator, *plan, largestOf(call)), {}, {}});
+    return {call.in, call.out, call.inBytes, call.outBytes, idOf(call.in) << 32 ^ idOf(call.out)};
+  }
+  // Collective.
+  std::shared_ptr<KeptRun<Run>> make(Communicator const& communicator, PlanExecution const& call) const {
+    auto kept = std::make_shared<KeptRun<Run>>(KeptRun<Run>{Run(communicator, plan_, largestOf(call)), {}, {}});
     auto const window = [&](std::optional<MemoryWindow>& made, BufferKind buffer, void* memory, std::uint64_t bytes) {
-      made.emplace(communicator, memory, bytes, std::vector<int>{}, plan->windowUse(communicator, buffer, memory));
+      made.emplace(communicator, memory, bytes, std::vector<int>{}, plan_.windowUse(communicator, buffer, memory));
     };
-    if (inWindow) window(kept->in, BufferKind::input, const_cast<void*>(call.in), call.inBytes);
-    if (outWindow) window(kept->out, BufferKind::output, call.out, call.outBytes);
+    if (plan_.needsInWindow()) window(kept->in, BufferKind::input, const_cast<void*>(call.in), call.inBytes);
+    if (plan_.needsOutWindow()) window(kept->out, BufferKind::output, call.out, call.outBytes);
     return kept;
+  }
+  // Whether ranks touch each other's buffers.
+  bool needsWindows() const { return plan_.needsInWindow() || plan_.needsOutWindow(); }
+
+ private:
+  std::uint64_t largestOf(PlanExecution const& call) const {
+    auto const slices = static_cast<unsigned>(plan_.program().collective.inputSlices());
+    return std::bit_ceil(std::max<std::uint64_t>(call.inBytes / slices, 16));
+  }
+
+  ExecutionPlan plan_;
+};
+
+inline PlanExecution executionOf(CollectiveCall const& call) {
+  return {.in = call.in,
+          .out = call.out,
+          .inBytes = call.inBytes,
+          .outBytes = call.outBytes,
+          .type = call.type,
+          .op = call.op};
+}
+
+// `refused` says more of what a Run cannot do.
+template <class Run>
+std::shared_ptr<Algorithm const> algorithmOf(ExecutionPlan const& plan,
+                                             std::function<std::string(CollectiveCall const&)> refused) {
+  auto const runs = std::make_shared<PlanRuns<Run> const>(plan);
+  NativeFunctions functions;
+  functions.contextKey = [runs](Communicator const& communicator, CollectiveCall const& call) {
+    return runs->keyOf(communicator, executionOf(call));
   };
-  functions.run = [executionOf](std::shared_ptr<void> const& context, CollectiveCall const& call,
-                                Stream const& stream) {
-    auto const& kept = *static_cast<KeptRun<Run> const*>(context.get());
-    auto execution = executionOf(call);
-    if (kept.in) execution.inWindow = &*kept.in;
-    if (kept.out) execution.outWindow = &*kept.out;
-    kept.run.execute(stream, execution);
+  functions.makeContext = [runs](Communicator const& communicator,
+                                 CollectiveCall const& call) -> std::shared_ptr<void> {
+    return runs->make(communicator, executionOf(call));
   };
-  functions.refusal = [=](World const& world, CollectiveCall const& call) -> std::string {
-    if (plan->program().size() != world.ranks) {
-      return "it is for " + std::to_string(plan->program().size()) + " ranks, the communicator has " +
-             std::to_string(world.ranks);
+  functions.run = [](std::shared_ptr<void> const& context, CollectiveCall const& call, Stream const& stream) {
+    static_cast<KeptRun<Run> const*>(context.get())->execute(stream, executionOf(call));
+  };
+  functions.refusal = [runs, refused](World const& world, CollectiveCall const& call) -> std::string {
+    auto const ranks = runs->plan().program().size();
+    if (ranks != world.ranks) {
+      return "it is for " + std::to_string(ranks) + " ranks, the communicator has " + std::to_string(world.ranks);
     }
     if (call.blocks != 0 || call.threads != 0) return "its blocks and threads are the program's; leave them 0";
     if (call.rankOrder && call.op != ReduceOp::none) {
       return "it combines in the order of its steps; `rankOrder` of the call asks for the bits of rank order";
     }
-    if ((inWindow || outWindow) && !call.symmetric) {
+    if (runs->needsWindows() && !call.symmetric) {
       return "its ranks touch each other's buffers; make `symmetric` calls";
     }
-    if (auto why = plan->refusal(world.rank, executionOf(call)); !why.empty()) return why;
+    if (auto why = runs->plan().refusal(world.rank, executionOf(call)); !why.empty()) return why;
     return refused ? refused(call) : std::string();
   };
+  auto const& program = plan.program();
   auto const collective = collectiveOf(program);
   if (!collective) {
     throw Error(ErrorCode::invalidUsage, "program '" + program.name.str() +

@@ -16,6 +16,11 @@ namespace mscclpp::dsl {
 // Throws unsupported where the format has no operation for a step, which it names.
 std::string toJson(Program const& program);
 
+// What MSCCL++'s own DSL prints for the steps of a builder that is not finished: fused, synced and made into instances
+// by its rules instead of ours, which do not make every right program a right plan; verify() what is read again. Throws
+// unsupported as above, and for grouped instances, which are not made there.
+std::string toMscclppJson(Program const& written, Spec const& spec);
+
 // Why MSCCL++ itself would not load or run the plan, for its limits of operations, channels, semaphores and barriers;
 // empty where it would. Plans are written and read here without these limits.
 std::string mscclppRefusal(Program const& program);
@@ -24,6 +29,9 @@ template <ProgramType P>
 std::string toJson() {
   return toJson(build<P>());
 }
+
+// As plans name it: "allreduce", and "test" for a custom one.
+std::string collectiveName(Program const& program);
 
 // Throws invalidUsage, naming `source` and the place in it, for text that is no plan.
 Program programFromJson(std::string_view text, std::string const& source);

@@ -79,6 +79,12 @@ struct Chunks {
   }
 };
 
+enum class DataSync : std::uint8_t;  // in spec.hpp
+
+// How a step was put, of ways that mean the same here and that MSCCL++'s plans tell apart. `joined`: a signal or flush
+// in one call with the put before it; `awaiting`: a port's move of packets that may still be on their way.
+enum class Spelling : std::uint8_t { plain, joined, awaiting };
+
 struct Step {
   StepKind kind = StepKind::sync;
   ChannelKind link = ChannelKind::memory;
@@ -87,7 +93,11 @@ struct Step {
   bool concludes = false;                    // move: makes results of all ranks' contributions; the verifier finds out
   bool written = true;                       // false: put there by the library, not by the program's author
   ReduceKind reduce = ReduceKind::asCalled;  // of a move with several sources
+  DataSync dataSync = {};                    // as the author gave it; the syncs that it makes are steps of their own
+  Spelling spelling = Spelling::plain;       // of several ways to put the same
+  bool grouped = false;                      // move: given to a group of blocks, be it of one
   int number = 0;                            // counts the author's steps of the block; for messages
+  int sequence = 0;                          // counts those of the program
   int part = 0, parts = 1;                   // move: this block's part, where a group of blocks shares it
   std::vector<Chunks> sources = {}, targets = {};
   std::vector<int> objects = {};  // signal, wait, flush, a port's move: channels of the rank; acquire, release: its
