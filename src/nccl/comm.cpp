@@ -252,9 +252,21 @@ std::string Comm::startCollective(Operation const& operation) {
   return {};
 }
 
+// Messages with different ranks, or of different directions, share nothing: those in several streams go on side by
+// side.
+Stream const& Comm::streamOf(std::span<Operation const> messages) {
+  auto* const native = messages.front().stream;
+  if (runtime(device().kind).captureOf(native) != 0) return queueOf(native).in(native);
+  Stream const* stream = nullptr;
+  for (auto const& message : messages) {
+    std::pair const end(message.root, message.work == Work::send);
+    stream = &messages_.try_emplace(end, device(), false).first->second.in(native);
+  }
+  return *stream;
+}
+
 void Comm::startMessages(std::span<Operation const> messages) {
-  auto& queue = queueOf(messages.front().stream);
-  auto const& stream = queue.in(messages.front().stream);
+  auto const& stream = streamOf(messages);
   MessageGroup group(*links_, stream);
   std::vector<void*> others;
   for (auto const& message : messages) {
@@ -268,7 +280,7 @@ void Comm::startMessages(std::span<Operation const> messages) {
       others.push_back(message.stream);
     }
   }
-  for (auto* const other : others) queue.after(other);
+  for (auto* const other : others) stream.runAfter(Stream::borrow(device(), other));
   group.start();
   for (auto* const other : others) Stream::borrow(device(), other).runAfter(stream);
 }

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mscclpp/collectives/algorithm.hpp"
@@ -40,6 +41,7 @@ class Comm {
   int rank() const noexcept { return communicator_->rank(); }
   int size() const noexcept { return communicator_->size(); }
   Device device() const noexcept { return communicator_->device(); }
+  Communicator const& communicator() const noexcept { return *communicator_; }
   // Of the communicator; the same on all its ranks.
   std::uint64_t key() const noexcept { return key_; }
   int ranksHere() const noexcept { return ranksHere_; }  // in this process
@@ -89,6 +91,7 @@ class Comm {
   // Or why the build has nothing for it.
   std::string startCollective(Operation const& operation);
   void startMessages(std::span<Operation const> messages);
+  Stream const& streamOf(std::span<Operation const> messages);
   void requireUsable() const;
   bool isSymmetric(void const* data, std::size_t bytes) const;
   std::byte* scratch(std::size_t bytes, bool capturing);
@@ -103,6 +106,7 @@ class Comm {
   std::optional<Shadow> shadow_;
   bool isApart_ = false;  // there are ranks whose memory is not reached
   Queue queue_;
+  std::map<std::pair<int, bool>, Queue> messages_;  // by peer, and whether they go there
   std::map<std::uint64_t, Queue> captured_;  // by graph, each with a team of its own: it may run beside other work
   std::vector<DeviceMemory> scratch_;        // the last is in use
   std::map<void*, std::unique_ptr<Window>> windows_;

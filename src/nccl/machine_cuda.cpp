@@ -21,6 +21,7 @@ Device currentDevice() {
 std::shared_ptr<Algorithm const> planAlgorithm(dsl::ExecutionPlan const& plan) { return jit::planAlgorithm(plan); }
 
 KeepDevice::KeepDevice(Device device) {
+  if (device.kind != DeviceKind::cuda) return;
   // The driver answers sooner, for a device that has been launched on.
   if (device.ordinal < arch::Driver::mostDevices && arch::Driver::instance().isOn(device.ordinal)) return;
   int before = -1;

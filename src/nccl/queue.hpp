@@ -34,10 +34,6 @@ class Queue {
     }
     return *last_;
   }
-  // Whatever is in that stream now runs before what comes next.
-  void after(void* native) {
-    if (last_ && last_->native() != native) last_->runAfter(Stream::borrow(device_, native));
-  }
   // The stream that was last worked in, if any.
   std::optional<Stream> const& last() const { return last_; }
   // The first time that it is asked.

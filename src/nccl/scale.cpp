@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
-#include <set>
 #include <type_traits>
 
 #include "mscclpp/device/group.hpp"
@@ -58,28 +56,7 @@ void startDivide(Stream const& stream, DataType type, void* data, std::size_t co
   });
 }
 
+[[maybe_unused]] bool const here = haveScaling(kernelDevice, {.scale = &startScale, .divide = &startDivide});
+
 }  // namespace
-
-void prepareScaling(Device device) {
-  static std::mutex mutex;
-  static std::set<int> prepared;
-  std::lock_guard const lock(mutex);
-  if (prepared.contains(device.ordinal)) return;
-  Stream const stream(device);
-  for (auto const type : dataTypes) {
-    startScale(stream, {.type = type}, nullptr, nullptr, 0);
-    startDivide(stream, type, nullptr, 0, 1);
-  }
-  stream.synchronize();
-  prepared.insert(device.ordinal);
-}
-
-void divide(Stream const& stream, DataType type, void* data, std::size_t count, int by) {
-  if (count != 0) startDivide(stream, type, data, count, by);
-}
-
-void scale(Stream const& stream, Factor const& factor, void const* in, void* out, std::size_t count) {
-  if (count != 0) startScale(stream, factor, in, out, count);
-}
-
 }  // namespace mscclpp::nccl

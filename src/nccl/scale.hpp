@@ -18,12 +18,20 @@ struct Factor {
   std::array<std::byte, 8> value{};  // of `type`
 };
 
-// `in` and `out` may be the same.
+// Throws unsupported for a machine whose kernels this program has not. `in` and `out` may be the same.
 void scale(Stream const& stream, Factor const& factor, void const* in, void* out, std::size_t count);
 void divide(Stream const& stream, DataType type, void* data, std::size_t count, int by);
 
 // Loads the kernels of both for a device: a GPU loads one at its first launch, and waits with that until those that run
 // have ended, which may in turn wait for what the caller does next.
 void prepareScaling(Device device);
+
+// The kernels of one machine, which scale.cpp has, compiled for each.
+struct ScaleKernels {
+  void (*scale)(Stream const& stream, Factor const& factor, void const* in, void* out, std::size_t count);
+  void (*divide)(Stream const& stream, DataType type, void* data, std::size_t count, int by);
+};
+// Before main(); returns true.
+bool haveScaling(DeviceKind kind, ScaleKernels const& kernels);
 
 }  // namespace mscclpp::nccl

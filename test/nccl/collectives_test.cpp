@@ -181,6 +181,21 @@ TEST_CASE("messages: to all, to oneself, several to one in their order") {
   });
 }
 
+TEST_CASE("messages of different directions go side by side in streams of their own") {
+  forEachNcclRank(ranks, [](NcclRank& rank) {
+    Stream const second(rank.device);
+    constexpr std::size_t many = 500000;  // more than the rings hold
+    Data<float> const out(rank.device, many, static_cast<float>(rank.rank));
+    Data<float> const in(rank.device, many, -1);
+    int const next = (rank.rank + 1) % rank.size, last = (rank.rank + rank.size - 1) % rank.size;
+    CHECK_NCCL(ncclSend(out.data(), many, ncclFloat32, next, rank.comm, rank.native()));
+    CHECK_NCCL(ncclRecv(in.data(), many, ncclFloat32, last, rank.comm, second.native()));
+    rank.stream.synchronize();
+    second.synchronize();
+    CHECK(in.are(static_cast<float>(last)));
+  });
+}
+
 TEST_CASE("ranks need not use streams that correspond") {
   forEachNcclRank(2, [](NcclRank& rank) {
     Stream const second(rank.device);

@@ -6,9 +6,9 @@
 //   PointToPoint links(communicator);
 //   launch(stream, shape, Kernel{}, ..., links.deviceHandle(), messages);
 //
-// Making it is collective over its ranks, which ask for the same; using it concerns only the ranks of a message. It
-// serves one kernel at a time: make one for each stream that exchanges messages at the same time. Destroy it when the
-// kernels of all ranks that use it have ended.
+// Making it is collective over its ranks, which ask for the same; using it concerns only the ranks of a message.
+// Kernels at the same time have no peer and direction in common: make one for each stream whose messages may. Destroy
+// it when the kernels of all ranks that use it have ended.
 //
 // Memory of each rank: ranks x lanes x slots x (stageBytes + 2 x packetBytes), by default 18 MiB for each rank.
 #pragma once

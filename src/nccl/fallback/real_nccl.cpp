@@ -60,8 +60,15 @@ class Library {
   std::string const& path() const { return path_; }
 
  private:
+  // The shared object or program that has what is there.
+  static void const* objectOf(void const* address) {
+    Dl_info found{};
+    return address != nullptr && ::dladdr(address, &found) != 0 ? found.dli_fbase : nullptr;
+  }
   void refuseItself(void* handle) const {
-    if (::dlsym(handle, "pncclGetVersion") != reinterpret_cast<void*>(&ncclGetVersion)) return;
+    static char const here = 0;
+    auto const own = objectOf(&here);
+    if (own == nullptr || objectOf(::dlsym(handle, "pncclGetVersion")) != own) return;
     refuse(ncclInvalidUsage, "MSCCLPP_NCCL_LIB_PATH=\"{}\" is this library itself; name NVIDIA's", path_);
   }
 
