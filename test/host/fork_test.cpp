@@ -154,6 +154,19 @@ TEST_CASE("a child can make a bootstrap of its own, also with an id of its paren
   for (auto const& text : texts) CHECK(text == "");
 }
 
+TEST_CASE("the bootstrap of a parent says in a child that it is of no use there") {
+  UniqueId const id = TcpBootstrap::createUniqueId("127.0.0.1:0");
+  auto const texts = runProcesses(2, [&](int rank) -> std::string {
+    setLogLevel(LogLevel::off);
+    TcpBootstrap bootstrap(rank, 2);
+    bootstrap.initialize(id, 20s);
+    auto const wrong = endOf(
+        forked([&] { ::_exit(mentions(errorOf([&] { bootstrap.barrier(); }), "in a child of fork()") ? 0 : 1); }));
+    return wrong + exerciseBootstrap(bootstrap);
+  });
+  for (auto const& text : texts) CHECK(text == "");
+}
+
 TEST_CASE("a bootstrap of threads in a child") {
   auto ranks = LocalBootstrap::create(2, 10s);
   std::thread waiting([&] {

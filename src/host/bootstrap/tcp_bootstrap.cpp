@@ -125,6 +125,11 @@ void TcpBootstrap::Impl::requireInitialized(std::string_view operation) const {
     fail(ErrorCode::invalidUsage, "rank {}: {} before initialize; call initialize on every rank first", rank_,
          operation);
   }
+  if (!process_) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: {} in a child of fork(), in which the bootstrap of its parent is of no use; make one there", rank_,
+         operation);
+  }
 }
 
 int TcpBootstrap::Impl::ranksPerNode() const {
