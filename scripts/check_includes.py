@@ -22,7 +22,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 EXCEPTION = re.compile(r'^except\s+(?:(\S+)\s+->\s+(\S+)|(\S+)\s+includes\s+"([^"]+)"|(\S+)\s+holds\s+(\d+)\s+files)$')
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh", ".h")
 # The trees that are looked at, and the folder from which their own files are named.
-TREES = {"include/mscclpp": "include", "src": "src", "bench": "bench", "tools": "tools"}
+TREES = {"include/mscclpp": "include", "src": "src", "bench": "bench", "tools": "tools", "python": "python/src"}
 GENERATED = {"mscclpp/version.hpp"}
 
 
@@ -146,7 +146,8 @@ def resolve(source, path, files):
         if "/" not in path and beside in files:
             return beside, None
     # The benchmark's parts are a library that tools link with.
-    for base in {"src": ("src",), "bench": ("bench", "src"), "tools": ("tools", "bench", "src")}[tree]:
+    bases = {"src": ("src",), "bench": ("bench", "src"), "tools": ("tools", "bench", "src"), "python": ("src",)}
+    for base in bases[tree]:
         target = f"{base}/{path}"
         if target in files:
             return target, None

@@ -90,6 +90,8 @@ present() {
     cmake) have_command cmake ;;
     ninja-build) have_command ninja ;;
     python3) have_command python3 ;;
+    python3-dev) python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ;;
+    python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     openmpi-bin) have_command mpirun ;;
     libfmt-dev) have_header fmt/core.h ;;
     libboost-context-dev) have_header boost/context/fiber.hpp ;;

@@ -21,43 +21,19 @@
 """PyTorch on libmscclpp_nccl.so."""
 
 import argparse
-import concurrent.futures
 import json
 import os
 import pathlib
-import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+from pytorch_suite import SAFE, run, suite
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "test" / "nccl" / "pytorch_training.py"
 TOLERANCE = 1e-5  # relative, of a loss
-# Never through the switch's multicast, which may be forbidden where this runs.
-SAFE = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "OMP_NUM_THREADS": "4"}
-
-
-def run(command, limit, **options):
-    """The exit status, None after `limit` seconds, and what was said. Ranks that hang go with whoever started them, or
-    they would hold the GPU of what runs next."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                          **options) as started:
-        try:
-            text = started.communicate(timeout=limit)[0]
-            return started.returncode, text
-        except subprocess.TimeoutExpired as late:
-            said = (late.stdout or b"").decode(errors="replace")
-        for end in (signal.SIGTERM, signal.SIGKILL):  # torchrun ends its own workers
-            os.killpg(started.pid, end)
-            try:
-                started.communicate(timeout=40)
-                break
-            except subprocess.TimeoutExpired:
-                continue
-        return None, said + f"\n{limit} s"
-
 
 def train(way, backend, ranks, folder, environment):
     """The losses, the file of the NCCL that was called, and what was said."""
@@ -80,59 +56,6 @@ def verdict(losses, expected, called, library):
     if not pathlib.Path(called).resolve().is_relative_to(library):
         return f"WRONG: what was called is {called}"
     return f"right, {furthest:.1e} from gloo's, {expected[0]:.4f} to {expected[-1]:.4f}"
-
-
-SUITE = """
-import sys
-from torch.testing._internal.common_utils import run_tests
-from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
-class TestDistBackendWithSpawn(TestDistBackend, DistributedTest._DistTestBase):
-    def setUp(self):
-        super().setUp()
-        self._spawn_processes()
-if __name__ == "__main__":
-    if sys.argv[1:] == ["list"]:
-        print("\\n".join(name for name in dir(TestDistBackendWithSpawn) if name.startswith("test_")))
-    else:
-        run_tests()
-"""
-
-
-def suite(at_once, ranks, folder, environment, end, names=None, pattern=""):
-    """Verdict of each test that is named, or fits the pattern: 'passed', 'skipped: why' or 'failed: its error'."""
-    folder.mkdir()
-    program = folder / "suite.py"
-    program.write_text(SUITE)
-    base = {**os.environ, **SAFE, "BACKEND": "nccl", "WORLD_SIZE": str(ranks), "INIT_METHOD": "env://",
-            "MASTER_ADDR": "127.0.0.1"}
-    if names is None:
-        names = subprocess.run([sys.executable, str(program), "list"], env={**base, "TEMP_DIR": str(folder)},
-                               capture_output=True, text=True, check=True).stdout.split()
-        names = [name for name in names if re.search(pattern, name)]
-
-    def one(number, name):
-        if time.monotonic() > end:
-            return name, "not run: no time left"
-        own = folder / name
-        for part in ("barrier", "test_dir", "init_dir"):
-            (own / part).mkdir(parents=True, exist_ok=True)
-        variables = {**base, **environment, "TEMP_DIR": str(own), "MASTER_PORT": str(21000 + number)}
-        status, text = run([sys.executable, str(program), "-v", f"TestDistBackendWithSpawn.{name}"], 120, env=variables,
-                           cwd=own)
-        if status is None:
-            return name, "failed: 120 s"
-        if status != 0:
-            errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*", text, re.MULTILINE)
-            return name, "failed: " + (errors[0] if errors else text.strip().rsplit("\n", 1)[-1])[:160]
-        skipped = re.search(r"skipped '?(.*?)'?$", text, re.MULTILINE) or re.search(r"skipped=\d+", text)
-        return name, f"skipped: {skipped.group(skipped.lastindex or 0)}"[:160] if skipped else "passed"
-
-    verdicts = {}
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        for name, line in pool.map(one, range(len(names)), names):
-            print(f"{folder.name}: {name}: {line}", flush=True)
-            verdicts[name] = line
-    return verdicts
 
 
 def main():
@@ -172,10 +95,10 @@ def main():
             print(f"{way:12} {ranks} ranks, {time.monotonic() - start:3.0f} s: {line}", flush=True)
         if arguments.suite:
             end = time.monotonic() + arguments.seconds
-            here = suite(arguments.suite, ranks, folder / "here", {**preloaded, "MSCCLPP_KERNEL_TIMEOUT": "60"}, end,
+            here = suite("nccl", arguments.suite, ranks, folder / "here", {**preloaded, "MSCCLPP_KERNEL_TIMEOUT": "60"}, end,
                          pattern=arguments.tests)
             wrong = [test for test, line in here.items() if line.startswith("failed")]
-            theirs = suite(arguments.suite, ranks, folder / "theirs", {}, end + 60, wrong)
+            theirs = suite("nccl", arguments.suite, ranks, folder / "theirs", {}, end + 60, wrong)
             for test, line in here.items():
                 same = theirs.get(test, "").startswith("failed")
                 passed += line.startswith("passed")

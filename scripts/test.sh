@@ -9,7 +9,9 @@
 #   scripts/test.sh [--no-install] [--torch] [-- ARGUMENTS OF ctest]
 #
 # --no-install   only say which packages are missing
-# --torch        with PyTorch, from PyPI into build/torch (5.3 GB), for the tests that import it
+# --torch        with PyTorch, from PyPI (5.3 GB), for the tests that import it
+#
+# What the Python package and its tests need comes from PyPI into build/python; without it they are left out.
 # MSCCLPP_USE_CUDA=OFF leaves CUDA alone; MSCCLPP_WERROR=ON makes warnings errors; JOBS=N limits the processes.
 
 # shellcheck source=scripts/lib.sh
@@ -35,7 +37,7 @@ finish() {
 }
 
 require_packages g++ cmake ninja-build python3 libfmt-dev libboost-context-dev doctest-dev libbenchmark-dev libcli11-dev \
-  nlohmann-json3-dev openmpi-bin libibverbs-dev
+  nlohmann-json3-dev openmpi-bin libibverbs-dev python3-dev python3-venv
 # For jobs over several hosts; where they are foreign to this machine, their tests are skipped.
 if [ "$(uname -m)" = x86_64 ]; then
   require_packages iproute2 qemu-system-x86 busybox-static cpio ibverbs-providers
@@ -67,11 +69,26 @@ else
   configure+=(-DMSCCLPP_USE_CUDA=OFF)
 fi
 
+# python_packages NAME...: has them in build/python, or says that they are not there.
+python_packages() {
+  [ "$may_install" = yes ] || return 1
+  [ -x build/python/bin/python ] || python3 -m venv build/python || return 1
+  build/python/bin/python -m pip install --quiet --disable-pip-version-check "$@"
+}
+say "Python"
+python=$root/build/python/bin/python
+if python_packages nanobind scikit-build-core numpy pybind11 || "$python" -c 'import nanobind, numpy' 2>/dev/null; then
+  configure+=(-DMSCCLPP_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$python")
+else
+  warn "no nanobind or numpy in build/python; the Python package and its tests are left out"
+  configure+=(-DMSCCLPP_BUILD_PYTHON=OFF)
+fi
 if [ "$torch" = yes ]; then
-  say "PyTorch"
-  [ -x build/torch/bin/python ] || python3 -m venv build/torch
-  build/torch/bin/python -m pip install --quiet --disable-pip-version-check torch==2.11.0 numpy || finish 0 1
-  configure+=("-DMSCCLPP_TORCH_PYTHON=$root/build/torch/bin/python")
+  if python_packages torch==2.11.0; then
+    configure+=("-DMSCCLPP_TORCH_PYTHON=$python")
+  else
+    warn "PyTorch could not be installed; the tests that import it are skipped"
+  fi
 fi
 
 say "configuring $build"

@@ -28,6 +28,9 @@
 
 namespace mscclpp {
 
+// Of the capsules in which Python modules hand over a std::shared_ptr<Algorithm>.
+inline constexpr char const* ALGORITHM_NATIVE_CAPSULE_NAME = "mscclpp::AlgorithmPtr";
+
 enum class CommResult : std::uint8_t {
   CommSuccess = 0,
   CommUnhandledCudaError = 1,

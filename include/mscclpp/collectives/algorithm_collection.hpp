@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mscclpp/collectives/algorithm.hpp"
@@ -54,6 +55,7 @@ class AlgorithmCollection {
   // Without aliases, in the order of addition.
   std::vector<std::shared_ptr<Algorithm const>> const& algorithms() const noexcept { return algorithms_; }
   std::vector<std::string> names(Collective collective) const;
+  std::vector<std::pair<Collective, std::string>> aliases() const;
 
   // Empty: none. A choice that names no algorithm of this collection, or one that refuses the call, is an error. Asked
   // once for equal requests, so that it must not change its mind; setting it again forgets what it said.

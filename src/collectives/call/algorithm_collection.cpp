@@ -22,7 +22,7 @@ struct Alias {
   std::string_view alias;
   std::string_view name;
 };
-constexpr std::array aliases{
+constexpr std::array mscclppNames{
     Alias{Collective::allReduce, "default_allreduce_allpair_packet", "oneshot_ll8"},
     Alias{Collective::allReduce, "default_allreduce_packet", "twoshot_ll16"},
     Alias{Collective::allReduce, "default_allreduce_rsag_pipeline", "twoshot_memory"},
@@ -77,7 +77,7 @@ AlgorithmCollection AlgorithmCollection::defaults() {
     }
   }
   result.add(collectives_impl::messageRing());
-  for (auto const& entry : aliases) {
+  for (auto const& entry : mscclppNames) {
     if (result.find(entry.collective, entry.name)) {
       result.addAlias(entry.collective, std::string(entry.alias), entry.name);
     }
@@ -128,6 +128,14 @@ std::vector<std::string> AlgorithmCollection::names(Collective collective) const
   std::vector<std::string> result;
   for (auto const& algorithm : algorithms_) {
     if (algorithm->collective() == collective) result.push_back(algorithm->name());
+  }
+  return result;
+}
+
+std::vector<std::pair<Collective, std::string>> AlgorithmCollection::aliases() const {
+  std::vector<std::pair<Collective, std::string>> result;
+  for (auto const& [key, algorithm] : byName_) {
+    if (key.second != algorithm->name()) result.push_back(key);
   }
   return result;
 }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Buffers of a call that may be anybody's memory: on the simulated machine what is no device memory, such as a CPU
+// tensor, takes the call's bytes through memory that is. Elsewhere, and for device memory, it is the call's own.
+#pragma once
+
+#include <optional>
+
+#include "mscclpp/collectives/algorithm.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+
+namespace mscclpp::python {
+
+class HostBuffers {
+ public:
+  // Copies the input where it must be. `call` is changed to what the device can use, and outlives this.
+  HostBuffers(Communicator const& communicator, CollectiveCall& call);
+  bool used() const { return memory_.has_value(); }
+  // Once the call is done: the output, to where the caller wants it.
+  void finish() const;
+
+ private:
+  Device device_;
+  std::optional<DeviceMemory> memory_;
+  void* callersOut_ = nullptr;
+  void const* out_ = nullptr;
+  std::size_t outBytes_ = 0;
+};
+
+}  // namespace mscclpp::python

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "engine.hpp"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/launcher.hpp"
+#include "mscclpp/host/stream.hpp"
+#include "nccl/comm.hpp"
+#include "nccl/patience.hpp"
+#include "nccl/result.hpp"
+
+namespace mscclpp::torch {
+namespace {
+
+// What NCCL's rules refuse, as an error of this library.
+template <class F>
+auto translated(F&& body) {
+  try {
+    return static_cast<F&&>(body)();
+  } catch (nccl::Refusal const& refusal) {
+    throw Error(refusal.code() == ncclRemoteError ? ErrorCode::remoteError : ErrorCode::invalidUsage, refusal.what());
+  }
+}
+
+nccl::Operation operationOf(Call const& call, void* stream) {
+  nccl::Operation operation{.work = call.work == Work::collective ? nccl::Work::collective
+                                    : call.work == Work::send     ? nccl::Work::send
+                                                                  : nccl::Work::recv,
+                            .collective = call.work == Work::collective ? call.collective : Collective::sendRecv,
+                            .in = call.in,
+                            .out = call.out,
+                            .count = call.count,
+                            .type = call.type,
+                            .op = call.op,
+                            .root = call.root,
+                            .stream = stream};
+  if (call.factor || call.deviceFactor != nullptr) {
+    operation.factor = nccl::Factor{.type = call.type, .device = call.deviceFactor};
+    if (call.factor) operation.factor->value = *call.factor;
+  }
+  return operation;
+}
+
+class CommEngine final : public Engine {
+ public:
+  CommEngine(std::unique_ptr<Communicator> communicator) : comm_(std::move(communicator), true) {}
+
+  Device device() const override { return comm_.device(); }
+
+  void start(std::span<Call const> calls, void* stream) override {
+    std::vector<nccl::Operation> operations;
+    for (auto const& call : calls) operations.push_back(operationOf(call, stream));
+    translated([&] {
+      for (auto const& operation : operations) comm_.check(operation);
+      comm_.start(operations);
+    });
+  }
+
+  void* makeStream() override {
+    std::lock_guard const lock(mutex_);
+    return streams_.emplace_back(device()).native();
+  }
+
+  void* mark(void* stream) override {
+    std::unique_lock lock(mutex_);
+    if (marks_.empty()) marks_.push_back(streams_.emplace_back(device()).native());
+    auto* const mark = marks_.back();
+    marks_.pop_back();
+    lock.unlock();
+    Stream::borrow(device(), mark).runAfter(Stream::borrow(device(), stream));
+    return mark;
+  }
+  void unmark(void* mark) override {
+    std::lock_guard const lock(mutex_);
+    marks_.push_back(mark);
+  }
+
+  void wait(void* stream) override {
+    comm_.communicator().synchronize(Stream::borrow(device(), stream), std::chrono::hours(24 * 365));
+  }
+  bool idle(void* stream) override { return Stream::borrow(device(), stream).idle(); }
+
+  std::string fault() override {
+    if (comm_.asyncError() == ncclSuccess) return {};
+    if (auto const fault = comm_.communicator().fault()) return fault->what();
+    std::string const said = nccl::lastError();
+    return said.empty() ? "the communicator has failed or was aborted" : said;
+  }
+  void setTimeLimit(std::chrono::nanoseconds limit) override { comm_.communicator().setTimeLimit(limit); }
+  void abort() noexcept override { comm_.abort(); }
+
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    auto memory = std::make_shared<DeviceMemory>(device(), bytes, MemoryKind::shareable);
+    auto* const data = memory->data();
+    return {std::move(memory), data};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Stream> streams_;
+  std::vector<void*> marks_;  // of these, that are free
+  nccl::Comm comm_;           // goes before its streams
+};
+
+}  // namespace
+
+std::string Engine::createId() { return TcpBootstrap::createUniqueId().toString(); }
+
+std::shared_ptr<Engine> Engine::join(int rank, int size, std::string const& id, Device device,
+                                     std::chrono::nanoseconds timeout) {
+  auto bootstrap = std::make_shared<TcpBootstrap>(rank, size);
+  bootstrap->initialize(UniqueId::fromString(id), timeout);
+  auto communicator = std::make_unique<Communicator>(std::move(bootstrap), device);
+  return translated([&] {
+    auto engine = std::make_shared<CommEngine>(std::move(communicator));
+    if (nccl::patience("MSCCLPP_KERNEL_TIMEOUT")) engine->setTimeLimit(timeout);
+    return engine;
+  });
+}
+
+Device Engine::simulatedDevice() {
+  auto const count = Device::count(DeviceKind::sim);
+  if (count == 0) throw Error(ErrorCode::unsupported, "this build has no simulated machine, which CPU tensors need");
+  return {DeviceKind::sim, launchFromEnvironment().localRank % count};
+}
+
+}  // namespace mscclpp::torch

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs what the pages show: each block of Python that stands behind <!-- run -->, in a process of its own; those behind
+<!-- run: torch --> where there is PyTorch."""
+
+import importlib.util
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"<!-- run(: torch)? -->\n```python\n(.*?)```", re.DOTALL)
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+
+class Pages(unittest.TestCase):
+    def test_each_block_runs(self):
+        count = 0
+        for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+            text = page.read_text(encoding="utf-8")
+            for block in BLOCK.finditer(text):
+                count += 1
+                if block[1] and not HAS_TORCH:
+                    continue
+                line = text[: block.start(2)].count("\n") + 1
+                done = subprocess.run(
+                    [sys.executable, "-B", "-"], input=block[2], capture_output=True, text=True, timeout=100, check=False
+                )
+                self.assertEqual(done.returncode, 0, f"{page.name}, line {line}:\n{done.stderr}")
+        self.assertGreaterEqual(count, 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
