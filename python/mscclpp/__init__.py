@@ -35,6 +35,7 @@ from ._mscclpp import (  # noqa: E402
     Selection,
     SelectionRequest,
     Stream,
+    cache_folder,
     create_unique_id,
     is_nvls_supported,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "SelectionRequest",
     "Stream",
     "__version__",
+    "cache_folder",
     "compile",
     "compile_native",
     "create_unique_id",

@@ -27,6 +27,14 @@ class Algorithms:
     def __getitem__(self, index: int) -> Algorithm:
         return self._all[index]
 
+    def choose(self, *arguments: Any, **more: Any) -> Selection:
+        """What execute() would take; see AlgorithmCollection.choose()."""
+        return self.native.choose(*arguments, **more)
+
+    def execute(self, *arguments: Any, **more: Any) -> None:
+        """By the best algorithm for the call; see AlgorithmCollection.execute()."""
+        self.native.execute(*arguments, **more)
+
     def get_by_collective(self, collective: str) -> list[Algorithm]:
         """Those of one collective, such as 'allreduce'."""
         return [each for each in self._all if each.collective == collective]

@@ -33,8 +33,9 @@ constexpr int refused = 1;
 
 // Runs a call with buffers of any kind in a stream of that handle.
 template <class Execute>
-void run(Communicator const& communicator, CollectiveCall call, std::uintptr_t stream, Execute const& execute) {
-  HostBuffers const buffers(communicator, call);
+void run(Communicator const& communicator, CollectiveCall call, std::uintptr_t stream, Execute const& execute,
+         std::string const& keeper = {}) {
+  HostBuffers const buffers(communicator, call, keeper);
   CallStream const in(communicator, stream);
   execute(*in, call);
   in.finish(communicator);
@@ -48,6 +49,10 @@ struct NamedAlgorithm {
   std::shared_ptr<Algorithm const> algorithm;
   std::string name;
   std::shared_ptr<dsl::ExecutionPlan const> plan{};  // that it is made of
+  bool users = false;                                // of a user's module
+
+  // Whether it keeps what it makes for a buffer, by its address.
+  bool keepsBuffers() const { return users || (plan != nullptr && (plan->needsInWindow() || plan->needsOutWindow())); }
 
   std::string collective() const {
     return plan == nullptr ? std::string(nameOf(algorithm->collective())) : dsl::collectiveName(plan->program());
@@ -63,8 +68,10 @@ struct NamedAlgorithm {
       call.symmetric = true;
     }
     if (why = algorithm->refusal(communicator, call); !why.empty()) return refused;
-    run(communicator, std::move(call), stream,
-        [&](Stream const& where, CollectiveCall const& what) { algorithm->execute(communicator, where, what); });
+    run(
+        communicator, std::move(call), stream,
+        [&](Stream const& where, CollectiveCall const& what) { algorithm->execute(communicator, where, what); },
+        keepsBuffers() ? name : std::string());
     return done;
   }
 };
@@ -73,7 +80,7 @@ NamedAlgorithm fromCapsule(nb::handle capsule) {
   auto* const held =
       static_cast<std::shared_ptr<Algorithm>*>(PyCapsule_GetPointer(capsule.ptr(), ALGORITHM_NATIVE_CAPSULE_NAME));
   if (held == nullptr) throw nb::python_error();
-  return {*held, (*held)->name()};
+  return {*held, (*held)->name(), nullptr, true};
 }
 
 NamedAlgorithm ofPlan(std::shared_ptr<dsl::ExecutionPlan const> plan) {

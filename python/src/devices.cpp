@@ -264,7 +264,8 @@ void bindDevices(nb::module_& module) {
         return 10 * properties.computeMajor + properties.computeMinor;
       },
       nb::arg("device"), "Of a GPU, as compilers take it: 90 for 9.0.");
-  module.def("cache_folder", &cacheFolder);
+  module.def("cache_folder", &cacheFolder,
+             "Where what is compiled is kept, and plans are looked for, in its folder 'default'; empty: nowhere.");
 #if defined(MSCCLPP_HAS_CUDA)
   module.attr("has_cuda") = true;
 #else

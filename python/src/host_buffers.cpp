@@ -21,7 +21,8 @@ bool isDeviceMemory(Runtime const& runtime, void const* pointer) {
 
 }  // namespace
 
-HostBuffers::HostBuffers(Communicator const& communicator, CollectiveCall& call) : device_(communicator.device()) {
+HostBuffers::HostBuffers(Communicator const& communicator, CollectiveCall& call, std::string const& keeper)
+    : device_(communicator.device()) {
   if (device_.kind != DeviceKind::sim) return;
   auto& runtime = device_.runtime();
   bool const hasIn = call.inBytes != 0 && call.in != nullptr, hasOut = call.outBytes != 0 && call.out != nullptr;
@@ -33,6 +34,12 @@ HostBuffers::HostBuffers(Communicator const& communicator, CollectiveCall& call)
                 "rank " + std::to_string(communicator.rank()) +
                     ": one buffer of a call is memory of the simulated device and the other one is not; give two of a "
                     "kind, such as two CPU tensors or two of RawGpuBuffer");
+  }
+  if (!keeper.empty()) {
+    throw Error(ErrorCode::invalidUsage,
+                "rank " + std::to_string(communicator.rank()) + ": '" + keeper +
+                    "' may keep what it makes for a buffer, by its address; give it memory of the device, such as "
+                    "GpuBuffer or RawGpuBuffer, and keep that");
   }
   auto const in = reinterpret_cast<std::uintptr_t>(call.in), out = reinterpret_cast<std::uintptr_t>(call.out);
   // Where they overlap, as in calls in place, they do so here.

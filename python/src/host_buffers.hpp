@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "mscclpp/collectives/algorithm.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
@@ -13,8 +14,10 @@ namespace mscclpp::python {
 
 class HostBuffers {
  public:
-  // Copies the input where it must be. `call` is changed to what the device can use, and outlives this.
-  HostBuffers(Communicator const& communicator, CollectiveCall& call);
+  // Copies the input where it must be. `call` is changed to what the device can use, and outlives this. `keeper`: the
+  // name of an algorithm that keeps what it makes for a buffer by its address, which memory that is new in each call
+  // has not; throws invalidUsage there. Empty: none.
+  HostBuffers(Communicator const& communicator, CollectiveCall& call, std::string const& keeper = {});
   bool used() const { return memory_.has_value(); }
   // Once the call is done: the output, to where the caller wants it.
   void finish() const;

@@ -4,8 +4,8 @@
 // file that only needs the library's own notation should not include it. Under nvcc it is empty.
 //
 // Covered: threadIdx blockIdx blockDim gridDim (one-dimensional), __syncthreads __syncwarp, shuffles and votes,
-// __threadfence and __threadfence_system, atomicAdd, function markers. Not covered: __shared__ variables (use
-// arch::blockShared), dimensions y and z other than 0 and 1, textures, libdevice.
+// __threadfence and __threadfence_system, atomicAdd, function markers, cudaStream_t. Not covered: __shared__ variables
+// (use arch::blockShared), dimensions y and z other than 0 and 1, textures, libdevice.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -41,6 +41,7 @@ inline constexpr mscclpp::sim::CudaIndices<&mscclpp::arch::blockIndex, 0> blockI
 inline constexpr mscclpp::sim::CudaIndices<&mscclpp::arch::blockThreads, 1> blockDim{};
 inline constexpr mscclpp::sim::CudaIndices<&mscclpp::arch::gridBlocks, 1> gridDim{};
 inline constexpr int warpSize = 32;
+using cudaStream_t = void*;
 
 inline void __syncthreads() { mscclpp::arch::syncBlock(); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { mscclpp::arch::syncWarp(mask); }
