@@ -116,6 +116,31 @@ class DeviceScope {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
+// The numbers of streams, which CUDA does not tell of one that is being captured: what it was told before, else one
+// that CUDA gives none.
+class StreamNumbers {
+ public:
+  void learn(void* stream, std::uint64_t number) {
+    // Most threads use one stream for long.
+    thread_local std::pair<void*, std::uint64_t> last{nullptr, 0};
+    if (last == std::pair(stream, number)) return;
+    last = {stream, number};
+    std::lock_guard const lock(mutex_);
+    known_[stream] = number;
+  }
+  std::uint64_t ofCaptured(void* stream) {
+    std::lock_guard const lock(mutex_);
+    auto const [found, isNew] = known_.try_emplace(stream, 0);
+    if (isNew) found->second = std::uint64_t{1} << 63 | ++made_;
+    return found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<void*, std::uint64_t> known_;
+  std::uint64_t made_ = 0;
+};
+
 class CudaRuntime final : public Runtime {
  public:
   explicit CudaRuntime(int devices) : devices_(devices), perDevice_(static_cast<std::size_t>(devices)) {}
@@ -395,11 +420,16 @@ class CudaRuntime final : public Runtime {
 
   std::uint64_t streamId(int device, void* stream) override {
     std::optional<DeviceScope> scope;
-    if (reinterpret_cast<std::uintptr_t>(stream) <= reinterpret_cast<std::uintptr_t>(cudaStreamPerThread)) {
+    auto const handle = reinterpret_cast<std::uintptr_t>(stream);
+    if (handle <= reinterpret_cast<std::uintptr_t>(cudaStreamPerThread)) {
       scope.emplace(device);  // the handle means a stream of the current device
     }
+    // The default stream is never captured, and to ask it may break off a capture of another one.
+    bool const mayBeCaptured = handle >= reinterpret_cast<std::uintptr_t>(cudaStreamPerThread);
+    if (mayBeCaptured && capturing(stream)) return streamNumbers_.ofCaptured(stream);
     unsigned long long id = 0;
     check(cudaStreamGetId(static_cast<cudaStream_t>(stream), &id), "ask for the number of a CUDA stream");
+    streamNumbers_.learn(stream, id);
     return id;
   }
 
@@ -631,6 +661,7 @@ class CudaRuntime final : public Runtime {
   Driver const driver_;
   mutable std::mutex mutex_;
   mutable std::vector<PerDevice> perDevice_;
+  StreamNumbers streamNumbers_;
   std::map<void*, Mapping> mappings_;
   std::map<std::byte*, Import> imports_;
   std::set<std::pair<int, int>> peers_;  // device, and the device whose memory it may use
