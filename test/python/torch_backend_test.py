@@ -284,6 +284,24 @@ class OnCuda(unittest.TestCase):
         )
 
 
+    def test_an_algorithm_in_a_stream_that_is_first_seen_captured(self):
+        run(
+            """
+            import mscclpp
+            group = mscclpp.CommGroup(device="cuda:0")
+            x = torch.zeros(3000, device="cuda")
+            graph, out, side = torch.cuda.CUDAGraph(), torch.zeros_like(x), torch.cuda.Stream()
+            with torch.cuda.graph(graph, stream=side):
+                group.all_reduce(x, out, stream=side.cuda_stream)
+            for turn in range(20):
+                x.fill_(rank + turn)
+                graph.replay()
+                torch.cuda.synchronize()
+                assert (out == sum(range(size)) + size * turn).all(), (turn, out[0].item())
+            """
+        )
+
+
 @unittest.skipUnless(HAS_TORCH, "there is no PyTorch")
 class Training(unittest.TestCase):
     def test_ddp(self):
