@@ -6,9 +6,9 @@
 #
 #   scripts/pytorch_suite.py [--ranks=N] [--at-once=N] [--tests=PATTERN] [--seconds=S]
 #
-# Run it by a Python that has PyTorch and the package mscclpp. --at-once= tests run beside each other; --tests= those whose
-# name the regular expression finds; --seconds= after which no further test is begun. Tests that fail are run with gloo,
-# too: what fails there as well does not count. The last line is 'N passed, N failed, N skipped'.
+# Run it by a Python that has PyTorch, expecttest and the package mscclpp. --at-once= tests run beside each other; --tests=
+# those whose name the regular expression finds; --seconds= after which no further test is begun. Tests that fail are run
+# with gloo, too: what fails there as well does not count. The last line is 'N passed, N failed, N skipped'.
 """PyTorch's tests of process groups on the backend mscclpp, on the CPU."""
 
 import argparse
@@ -74,9 +74,11 @@ def suite(backend, at_once, ranks, folder, environment, end, names=None, pattern
     base = {**os.environ, **SAFE, "BACKEND": backend, "WORLD_SIZE": str(ranks), "INIT_METHOD": "env://",
             "MASTER_ADDR": "127.0.0.1"}
     if names is None:
-        names = subprocess.run([sys.executable, str(program), "list"], env={**base, "TEMP_DIR": str(folder)},
-                               capture_output=True, text=True, check=True).stdout.split()
-        names = [name for name in names if re.search(pattern, name)]
+        listed = subprocess.run([sys.executable, str(program), "list"], env={**base, "TEMP_DIR": str(folder)},
+                                capture_output=True, text=True, check=False)
+        if listed.returncode != 0:
+            raise SystemExit(f"error: PyTorch's tests cannot be loaded:\n{listed.stderr[-2000:]}")
+        names = [name for name in listed.stdout.split() if re.search(pattern, name)]
 
     def one(number, name):
         if time.monotonic() > end:
