@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, Union
 
 from . import _mscclpp
 from ._mscclpp import AlgorithmCollection, Bootstrap, Communicator, DataType, Device, ReduceOp
-from .errors import Error, InvalidUsage
+from .errors import Aborted, InvalidUsage, RemoteError
 
 
 def _device_of(device: Union[Device, str, None]) -> Device:
@@ -201,6 +201,6 @@ def run_ranks(
 def _cause(failures: list) -> BaseException:
     """What was raised first, other than because another rank had failed."""
     for failure in failures:
-        if not isinstance(failure, Error) or not type(failure).__name__ in ("Aborted", "RemoteError"):
+        if not isinstance(failure, (Aborted, RemoteError)):
             return failure
     return failures[0]

@@ -48,6 +48,13 @@ class _PairChannel:
         make = getattr(self._program.steps, f"{self.channel_type.value}_channel")
         self._steps = self._program.add(make, dst_rank, src_rank)
 
+    def read_put_packets(
+        self, dst_chunk: Chunk, src_chunk: Chunk, tb: Optional[int] = None, tb_group: Optional[ThreadBlockGroup] = None
+    ) -> None:
+        """Awaits packets in the own scratch memory and passes them on."""
+        self._check("read_put_packets", [src_chunk], [dst_chunk], [src_chunk, dst_chunk])
+        self._program.add(self._steps.read_put_packets, dst_chunk, src_chunk, blocks_of(tb, tb_group))
+
     def _order(self, step: Any, tb: int, data_sync: SyncType, relaxed: bool = False) -> None:
         self._program.add(step, blocks_of(tb, None, data_sync=data_sync, relaxed=relaxed))
 
@@ -99,13 +106,6 @@ class MemoryChannel(_PairChannel):
         self._check("put_packets", [src_chunk], [dst_chunk], [dst_chunk])
         self._program.add(self._steps.put_packets, dst_chunk, src_chunk, blocks_of(tb, tb_group))
 
-    def read_put_packets(
-        self, dst_chunk: Chunk, src_chunk: Chunk, tb: Optional[int] = None, tb_group: Optional[ThreadBlockGroup] = None
-    ) -> None:
-        """Awaits packets in the own scratch memory and passes them on."""
-        self._check("read_put_packets", [src_chunk], [dst_chunk], [src_chunk, dst_chunk])
-        self._program.add(self._steps.read_put_packets, dst_chunk, src_chunk, blocks_of(tb, tb_group))
-
     def reduce(
         self,
         local_src_chunk: Chunk,
@@ -155,13 +155,6 @@ class PortChannel(_PairChannel):
         """Packets that lie ready in the own memory, to the destination rank's scratch memory."""
         self._check("put_packets", [src_chunk], [dst_chunk], [dst_chunk])
         self._program.add(self._steps.put_packets, dst_chunk, src_chunk, blocks_of(tb, None))
-
-    def read_put_packets(
-        self, dst_chunk: Chunk, src_chunk: Chunk, tb: Optional[int] = None, tb_group: Optional[ThreadBlockGroup] = None
-    ) -> None:
-        """Awaits packets in the own scratch memory and passes them on."""
-        self._check("read_put_packets", [src_chunk], [dst_chunk], [src_chunk, dst_chunk])
-        self._program.add(self._steps.read_put_packets, dst_chunk, src_chunk, blocks_of(tb, tb_group))
 
     def _put(self, what: str, dst: Chunk, src: Chunk, tb: int) -> None:
         self._check(what, [src], [dst])

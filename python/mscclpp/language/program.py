@@ -69,14 +69,15 @@ class CollectiveProgram:
         self.collective = collective
         self.num_ranks = num_ranks
         sizes = collective.sizes
+        cuts = self._cuts_by_itself(collective, num_ranks)
         self._steps = _Programs.Program(
             name,
             collective.name,
             num_ranks,
             collective.chunk_factor,
             # Elsewhere they follow from the ranks and the factor.
-            sizes[_Programs.BufferType.input] if self._cuts_by_itself(collective, num_ranks) else 0,
-            sizes[_Programs.BufferType.output] if self._cuts_by_itself(collective, num_ranks) else 0,
+            sizes[_Programs.BufferType.input] if cuts else 0,
+            sizes[_Programs.BufferType.output] if cuts else 0,
             collective.inplace,
             instances,
             protocol,
