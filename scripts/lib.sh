@@ -36,7 +36,7 @@ gpu_architectures() {
 
 # "NVIDIA H200" as part of a file's name: h200
 slug_of() {
-  printf '%s' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/nvidia *//; s/[^a-z0-9]\{1,\}/-/g; s/^-//; s/-$//'
+  printf '%s' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/nvidia *//; s/ [0-9]*gb.*//; s/[^a-z0-9]\{1,\}/-/g; s/^-//; s/-$//'
 }
 
 # Where and with what figures are measured, as a Markdown table. MSCCLPP_COMMIT names the commit where there is no git.
