@@ -22,9 +22,16 @@ namespace {
 
 std::string ring(int ranks) {
   dsl::Builder p({.name = "ring", .collective = dsl::allGather(ranks), .inPlace = true});
+  // Both ends of a channel one after the other: of two ranks, each is the other's next and previous.
+  std::vector<dsl::MemoryChannelRef> ahead, back;  // from a rank to the next, and its other end
+  for (int r = 0; r < ranks; ++r) {
+    int const next = (r + 1) % ranks;
+    ahead.push_back(p.memoryChannel(next, r));
+    back.push_back(p.memoryChannel(r, next));
+  }
   for (int r = 0; r < ranks; ++r) {
     int const next = (r + 1) % ranks, previous = (r + ranks - 1) % ranks;
-    auto to = p.memoryChannel(next, r), from = p.memoryChannel(previous, r);
+    auto &to = ahead[static_cast<std::size_t>(r)], &from = back[static_cast<std::size_t>(previous)];
     from.signal({.relaxed = true});  // come in
     to.wait({.relaxed = true});
     for (int step = 0; step + 1 < ranks; ++step) {
