@@ -18,6 +18,7 @@ __all__ = ["build", "register"]
 
 _NAME = "mscclpp"
 _built: Optional[ModuleType] = None
+_pluggable: Optional[Any] = None
 
 
 def register() -> None:
@@ -51,7 +52,7 @@ def build() -> ModuleType:
         linked = [flag for folder in folders_of_libraries for flag in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
         linked += ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
         more = [torch.__version__]
-        for header in sorted(glob.glob(os.path.join(home, "*.hpp"))):
+        for header in sorted(glob.glob(os.path.join(home, "**", "*.hpp"), recursive=True)):
             with open(header, encoding="utf-8") as text:
                 more.append(text.read())
         _built = compiler.module_of(name, os.path.join(home, "backend.cpp"), command, linked, "\0".join(more))
@@ -64,6 +65,19 @@ def _create(options: Any, _: Any = None) -> Any:
     device = torch.cuda.current_device() if torch.cuda.is_available() and _gpus() else -1
     group = build().ProcessGroupMscclpp
     return group(options.store, options.group_rank, options.group_size, options.timeout, device)
+
+
+def _allocator() -> Any:
+    """Memory that other ranks can map, as torch.cuda.MemPool takes it."""
+    global _pluggable  # pylint: disable=global-statement
+    if _pluggable is None:
+        import torch  # pylint: disable=import-outside-toplevel
+
+        from . import library_path  # pylint: disable=import-outside-toplevel
+
+        library = os.path.join(library_path(), "libmscclpp.so")
+        _pluggable = torch.cuda.memory.CUDAPluggableAllocator(library, "mscclppTorchAllocate", "mscclppTorchRelease")
+    return _pluggable.allocator()
 
 
 def _gpus() -> int:

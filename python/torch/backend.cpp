@@ -15,25 +15,29 @@
 #include <utility>
 #include <vector>
 
-#include "operation.hpp"
+#include "monitored_barrier.hpp"
 #include "runner.hpp"
+#include "tensor_call.hpp"
 
 namespace {
 
 using c10d::OpType;
 using mscclpp::Collective;
 using mscclpp::torch::backendName;
+using mscclpp::torch::MonitoredBarrier;
 using mscclpp::torch::Runner;
 using mscclpp::torch::Tensors;
-using MessageWork = mscclpp::torch::Work;
+using Message = mscclpp::nccl::Work;
 
 class MscclppBackend final : public c10d::Backend {
  public:
+  // `title`: by which profilers show its calls.
   MscclppBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
-                 int cudaDevice)
+                 int cudaDevice, std::string const& title)
       : Backend(rank, size),
         options_(c10::make_intrusive<Options>(backendName, timeout)),
-        runner_(std::move(store), rank, size, timeout, cudaDevice) {}
+        store_(store),
+        runner_(std::move(store), rank, size, timeout, cudaDevice, title) {}
 
   std::string const getBackendName() const override { return backendName; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -46,10 +50,28 @@ class MscclppBackend final : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return runner_.calls(); }
   c10d::ErrorType getError() override {
-    return runner_.hasFailed() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+    auto const fault = runner_.fault();
+    if (!fault) return c10d::ErrorType::SUCCESS;
+    if (fault->code() == mscclpp::ErrorCode::timeout) return c10d::ErrorType::TIMEOUT;
+    bool const remote = fault->code() == mscclpp::ErrorCode::remoteError;
+    return remote ? c10d::ErrorType::REMOTE_ERROR : c10d::ErrorType::COMM_ERROR;
   }
   void abort() override { runner_.abort(); }
-  void shutdown() override {}
+  void shutdown() override { runner_.end(); }
+  // For torch.cuda.MemPool.
+  py::object memAllocator() const {
+    (void)runner_.gpu("mem_allocator");
+    return py::module_::import("mscclpp.torch").attr("_allocator")();
+  }
+  // Collective: what the pool has now is used where it lies.
+  void registerPool(py::object const& pool) {
+    for (auto const& segment : pool.attr("snapshot")()) {
+      auto const base = segment["address"].cast<std::uintptr_t>();
+      auto const bytes = segment["total_size"].cast<std::size_t>();
+      py::gil_scoped_release const released;
+      runner_.addWindow(base, bytes);
+    }
+  }
   void startCoalescing() override { runner_.startCoalescing(); }
   c10::intrusive_ptr<c10d::Work> endCoalescing() override { return runner_.endCoalescing(); }
 
@@ -58,9 +80,9 @@ class MscclppBackend final : public c10d::Backend {
                                     c10::intrusive_ptr<Options> const& options) override {
     auto const found = std::find(ranks.begin(), ranks.end(), rank_);
     if (found == ranks.end()) return nullptr;
-    auto made =
-        c10::make_intrusive<MscclppBackend>(store, static_cast<int>(found - ranks.begin()),
-                                            static_cast<int>(ranks.size()), options->timeout, runner_.cudaDevice());
+    auto made = c10::make_intrusive<MscclppBackend>(store, static_cast<int>(found - ranks.begin()),
+                                                    static_cast<int>(ranks.size()), options->timeout,
+                                                    runner_.cudaDevice(), options_->backend);
     made->options_->group_name = options->group_name;
     made->options_->global_ranks_in_group = options->global_ranks_in_group;
     return made;
@@ -78,7 +100,7 @@ class MscclppBackend final : public c10d::Backend {
   }
   c10::intrusive_ptr<c10d::Work> broadcast(Tensors& tensors, c10d::BroadcastOptions const& options) override {
     one("broadcast", tensors);
-    auto made = runner_.operation(OpType::BROADCAST);
+    auto made = runner_.call(OpType::BROADCAST);
     auto const data = rank_ == options.rootRank ? made.input(tensors[0]) : made.room(tensors[0]);
     made.move(Collective::broadcast, data, data, data.numel(), static_cast<int>(options.rootRank));
     made.arrive(tensors[0], data);
@@ -86,7 +108,7 @@ class MscclppBackend final : public c10d::Backend {
   }
   c10::intrusive_ptr<c10d::Work> reduce(Tensors& tensors, c10d::ReduceOptions const& options) override {
     one("reduce", tensors);
-    auto made = runner_.operation(OpType::REDUCE);
+    auto made = runner_.call(OpType::REDUCE);
     auto const data = made.input(tensors[0]);
     made.combine(Collective::reduce, data, data, data.numel(), options.reduceOp, static_cast<int>(options.rootRank));
     if (rank_ == options.rootRank) made.arrive(tensors[0], data);
@@ -97,7 +119,7 @@ class MscclppBackend final : public c10d::Backend {
                                            c10d::AllgatherOptions const& options) override {
     one("allgather", inputs);
     auto const& in = inputs[0];
-    auto made = runner_.operation(OpType::ALLGATHER);
+    auto made = runner_.call(OpType::ALLGATHER);
     bool alike = list("allgather", outputs, in);
     if (alike) {
       auto const own = made.input(in), whole = made.flat(in);
@@ -130,7 +152,7 @@ class MscclppBackend final : public c10d::Backend {
     TORCH_CHECK_VALUE(!inputs.empty() && static_cast<int>(outputs.size()) == size_, backendName,
                       ": allgather_coalesced: a list of outputs for each of ", size_, " ranks is needed, there are ",
                       outputs.size());
-    auto made = runner_.operation(OpType::ALLGATHER_COALESCED);
+    auto made = runner_.call(OpType::ALLGATHER_COALESCED);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       Tensors places;
       for (auto const& of : outputs) places.push_back(of.at(i));
@@ -143,7 +165,7 @@ class MscclppBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                         c10d::GatherOptions const& options) override {
     one("gather", inputs);
-    auto made = runner_.operation(OpType::GATHER);
+    auto made = runner_.call(OpType::GATHER);
     auto const own = made.input(inputs[0]);
     bool const root = rank_ == options.rootRank;
     at::Tensor whole;
@@ -163,7 +185,7 @@ class MscclppBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                          c10d::ScatterOptions const& options) override {
     one("scatter", outputs);
-    auto made = runner_.operation(OpType::SCATTER);
+    auto made = runner_.call(OpType::SCATTER);
     bool const root = rank_ == options.rootRank;
     at::Tensor whole;
     if (root) {
@@ -183,7 +205,7 @@ class MscclppBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                 c10d::ReduceScatterOptions const& options) override {
     one("reduce_scatter", outputs);
-    auto made = runner_.operation(OpType::REDUCE_SCATTER);
+    auto made = runner_.call(OpType::REDUCE_SCATTER);
     if (list("reduce_scatter", inputs, outputs[0])) {
       auto const whole = made.joined(inputs[0]), own = made.room(outputs[0]);
       made.combine(Collective::reduceScatter, whole, own, own.numel(), options.reduceOp);
@@ -211,7 +233,7 @@ class MscclppBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
                                                std::vector<int64_t>& outputSplits, std::vector<int64_t>& inputSplits,
                                                c10d::AllToAllOptions const& options) override {
-    auto made = runner_.operation(OpType::ALLTOALL_BASE);
+    auto made = runner_.call(OpType::ALLTOALL_BASE);
     auto const in = made.input(input), out = made.room(output);
     if (outputSplits.empty() && inputSplits.empty()) {
       TORCH_CHECK_VALUE(in.numel() == out.numel() && in.scalar_type() == out.scalar_type(), backendName,
@@ -231,7 +253,7 @@ class MscclppBackend final : public c10d::Backend {
     TORCH_CHECK_VALUE(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_,
                       backendName, ": all_to_all needs ", size_, " inputs and outputs, there are ", inputs.size(),
                       " and ", outputs.size());
-    auto made = runner_.operation(OpType::ALLTOALL);
+    auto made = runner_.call(OpType::ALLTOALL);
     Tensors ins, outs;
     for (auto const& tensor : inputs) ins.push_back(made.input(tensor));
     for (auto const& tensor : outputs) outs.push_back(made.room(tensor));
@@ -242,28 +264,35 @@ class MscclppBackend final : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Work> send(Tensors& tensors, int peer, int /*tag*/) override {
     one("send", tensors);
-    auto made = runner_.operation(OpType::SEND);
-    made.message(MessageWork::send, made.input(tensors[0]), peer);
+    auto made = runner_.call(OpType::SEND);
+    made.message(Message::send, made.input(tensors[0]), peer);
     return runner_.start(std::move(made), tensors[0].device(), true);
   }
   c10::intrusive_ptr<c10d::Work> recv(Tensors& tensors, int peer, int /*tag*/) override {
     one("recv", tensors);
-    auto made = runner_.operation(OpType::RECV);
+    auto made = runner_.call(OpType::RECV);
     auto const data = made.room(tensors[0]);
-    made.message(MessageWork::receive, data, peer);
+    made.message(Message::recv, data, peer);
     made.arrive(tensors[0], data);
     return runner_.start(std::move(made), tensors[0].device(), true);
   }
-  c10::intrusive_ptr<c10d::Work> recvAnysource(Tensors&, int) override {
-    TORCH_CHECK(false, backendName,
-                ": messages are received from a rank that is named; recv(src=None) is not possible");
+  c10::intrusive_ptr<c10d::Work> recvAnysource(Tensors& tensors, int /*tag*/) override {
+    one("recv", tensors);
+    auto made = runner_.call(OpType::RECVANYSOURCE);
+    auto const data = made.room(tensors[0]);
+    made.arrive(tensors[0], data);
+    return runner_.startFromAny(std::move(made), data, tensors[0].device());
   }
 
+  void monitoredBarrier(c10d::BarrierOptions const& options, bool waitAllRanks) override {
+    auto const limit = options.timeout == c10d::kUnsetTimeout ? runner_.timeout() : options.timeout;
+    barrier_(*store_, rank_, size_, limit, waitAllRanks);
+  }
   c10::intrusive_ptr<c10d::Work> barrier(c10d::BarrierOptions const& options) override {
     auto const cuda = runner_.cudaDevice();
     auto const device = cuda < 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(cuda));
     auto const token = at::zeros({1}, at::TensorOptions().device(device).dtype(at::kByte));
-    auto made = runner_.operation(OpType::BARRIER);
+    auto made = runner_.call(OpType::BARRIER);
     auto const data = made.input(token);
     made.combine(Collective::allReduce, data, data, 1, c10d::ReduceOp::SUM);
     return runner_.start(std::move(made), device, options.asyncOp || device.is_cuda());
@@ -301,7 +330,7 @@ class MscclppBackend final : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Work> reduceEach(OpType kind, Tensors const& tensors, c10d::ReduceOp const& op, bool async) {
     TORCH_CHECK_VALUE(!tensors.empty(), backendName, ": no tensors");
-    auto made = runner_.operation(kind);
+    auto made = runner_.call(kind);
     for (auto const& tensor : tensors) {
       auto const data = made.input(tensor);
       made.combine(Collective::allReduce, data, data, data.numel(), op);
@@ -310,7 +339,7 @@ class MscclppBackend final : public c10d::Backend {
     return runner_.start(std::move(made), tensors[0].device(), async);
   }
   c10::intrusive_ptr<c10d::Work> gatherEach(OpType kind, Tensors const& outputs, Tensors const& inputs, bool async) {
-    auto made = runner_.operation(kind);
+    auto made = runner_.call(kind);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       TORCH_CHECK_TYPE(outputs[i].scalar_type() == inputs[i].scalar_type(), backendName, ": all_gather of ",
                        inputs[i].scalar_type(), " into ", outputs[i].scalar_type());
@@ -324,7 +353,7 @@ class MscclppBackend final : public c10d::Backend {
   }
   c10::intrusive_ptr<c10d::Work> scatterEach(OpType kind, Tensors const& outputs, Tensors const& inputs,
                                              c10d::ReduceScatterOptions const& options) {
-    auto made = runner_.operation(kind);
+    auto made = runner_.call(kind);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       TORCH_CHECK_TYPE(outputs[i].scalar_type() == inputs[i].scalar_type(), backendName, ": reduce_scatter of ",
                        inputs[i].scalar_type(), " into ", outputs[i].scalar_type());
@@ -338,6 +367,8 @@ class MscclppBackend final : public c10d::Backend {
   }
 
   c10::intrusive_ptr<Options> options_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  MonitoredBarrier barrier_;
   Runner runner_;
 };
 
@@ -346,10 +377,12 @@ class MscclppBackend final : public c10d::Backend {
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::class_<MscclppBackend, c10d::Backend, c10::intrusive_ptr<MscclppBackend>>(module, "ProcessGroupMscclpp")
       .def(py::init([](c10::intrusive_ptr<c10d::Store> const& store, int rank, int size,
-                       std::chrono::milliseconds timeout, int cudaDevice) {
-             return c10::make_intrusive<MscclppBackend>(store, rank, size, timeout, cudaDevice);
+                       std::chrono::milliseconds timeout, int cudaDevice, std::string const& title) {
+             return c10::make_intrusive<MscclppBackend>(store, rank, size, timeout, cudaDevice, title);
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("cuda_device") = -1,
-           py::call_guard<py::gil_scoped_release>())
+           py::arg("title") = backendName, py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("mem_allocator", &MscclppBackend::memAllocator)
+      .def("register_mem_pool", &MscclppBackend::registerPool, py::arg("pool"))
       .def_property_readonly("options", &MscclppBackend::getBackendOptions);
 }

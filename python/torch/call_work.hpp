@@ -8,25 +8,69 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "engine.hpp"
-#include "operation.hpp"
+#include "event_pool.hpp"
+#include "tensor_call.hpp"
 
 namespace mscclpp::torch {
 
+// As profilers show a call, behind the backend's name.
+inline char const* titleOf(c10d::OpType kind) {
+  switch (kind) {
+    case c10d::OpType::BROADCAST:
+      return "broadcast";
+    case c10d::OpType::ALLREDUCE:
+    case c10d::OpType::ALLREDUCE_COALESCED:
+      return "all_reduce";
+    case c10d::OpType::REDUCE:
+      return "reduce";
+    case c10d::OpType::ALLGATHER:
+    case c10d::OpType::ALLGATHER_COALESCED:
+      return "all_gather";
+    case c10d::OpType::_ALLGATHER_BASE:
+      return "all_gather_into_tensor";
+    case c10d::OpType::GATHER:
+      return "gather";
+    case c10d::OpType::SCATTER:
+      return "scatter";
+    case c10d::OpType::REDUCE_SCATTER:
+      return "reduce_scatter";
+    case c10d::OpType::_REDUCE_SCATTER_BASE:
+      return "reduce_scatter_tensor";
+    case c10d::OpType::ALLTOALL_BASE:
+    case c10d::OpType::ALLTOALL:
+      return "all_to_all";
+    case c10d::OpType::SEND:
+      return "send";
+    case c10d::OpType::RECV:
+      return "recv";
+    case c10d::OpType::RECVANYSOURCE:
+      return "recvAnySource";
+    case c10d::OpType::BARRIER:
+      return "barrier";
+    default:
+      return "coalesced";
+  }
+}
+
 class CallWork final : public c10d::Work {
  public:
-  CallWork(int rank, c10d::OpType kind, at::Device device, std::uint64_t sequence, std::shared_ptr<Engine> engine)
-      : Work(rank, kind), device_(device), sequence_(sequence), engine_(std::move(engine)) {}
+  // `title`: null where no profiler looks.
+  CallWork(int rank, c10d::OpType kind, at::Device device, std::uint64_t sequence, std::shared_ptr<Engine> engine,
+           char const* title = nullptr, std::optional<Tensors> const& shown = std::nullopt)
+      : Work(rank, kind, title, shown), device_(device), sequence_(sequence), engine_(std::move(engine)) {}
 
   bool isCompleted() override {
-    if (end_) return end_->query();
+    if (end_) return (*end_)->query();
     std::lock_guard const lock(mutex_);
     return completed_;
   }
@@ -40,7 +84,7 @@ class CallWork final : public c10d::Work {
     if (isCuda()) {
       requireNoFault();
       synchronize();
-      if (end_ && opType_ == c10d::OpType::BARRIER && timeout == kNoTimeout) end_->synchronize();
+      if (end_ && opType_ == c10d::OpType::BARRIER && timeout == kNoTimeout) (*end_)->synchronize();
       if (end_ && timeout != kNoTimeout) await(timeout);
       return true;
     }
@@ -58,12 +102,16 @@ class CallWork final : public c10d::Work {
     if (!isCuda()) {
       (void)wait(kNoTimeout);
     } else if (end_) {
-      end_->block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+      (*end_)->block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
     }
   }
   void blockCurrentStream() override { synchronize(); }
   void abort() override { TORCH_CHECK(false, backendName, ": abort the process group, not one call of it"); }
-  Tensors result() override { return results_; }
+  Tensors result() override { return {results_.begin(), results_.end()}; }
+  int sourceRank() const override {
+    TORCH_CHECK(source_ >= 0, backendName, ": only what is received has a source, once there is one");
+    return source_;
+  }
   std::uint64_t getSequencenumber() const override { return sequence_; }
 
   // Made when it is first asked for, which few do.
@@ -88,19 +136,24 @@ class CallWork final : public c10d::Work {
   // ---- for whoever runs it
 
   at::Device device() const { return device_; }
-  void setResults(Tensors results) { results_ = std::move(results); }
-  // CUDA: the call is in this stream: `own`: of the runner, behind which wait() has the caller's.
-  void isIn(c10::Stream const& stream, bool own) {
+  using Results = decltype(TensorCall::results);
+  void setResults(Results results) { results_ = std::move(results); }
+  void setSource(int rank) { source_ = rank; }
+  // CUDA: the call is in this stream. `events`: it is one of the runner, behind which wait() has the caller's.
+  void isIn(c10::Stream const& stream, EventPool* events) {
     stream_ = stream;
-    if (!own) return;
-    end_.emplace(device_.type());
-    end_->record(stream);
+    if (events != nullptr) {
+      end_.emplace(events->borrow());
+      (*end_)->record(stream);
+    }
+    tellProfiler();
   }
   // CPU: it is done, or has failed.
   void complete(std::exception_ptr failure) {
     std::unique_lock lock(mutex_);
     completed_ = true;
     exception_ = failure;
+    tellProfiler();
     auto const future = future_;
     lock.unlock();
     cv_.notify_all();
@@ -109,9 +162,12 @@ class CallWork final : public c10d::Work {
 
  private:
   bool isCuda() const { return device_.is_cuda(); }
+  void tellProfiler() {
+    if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
+  }
   void requireNoFault() {
-    if (auto const why = engine_->fault(); !why.empty()) {
-      TORCH_CHECK_WITH(DistBackendError, false, backendName, ": rank ", rank_, ": ", why);
+    if (auto const fault = engine_->fault()) {
+      TORCH_CHECK_WITH(DistBackendError, false, backendName, ": rank ", rank_, ": ", fault->what());
     }
   }
   void requireDone(bool done, std::chrono::milliseconds timeout) const {
@@ -120,7 +176,7 @@ class CallWork final : public c10d::Work {
   }
   void await(std::chrono::milliseconds timeout) {
     auto const deadline = std::chrono::steady_clock::now() + timeout;
-    while (!end_->query()) {
+    while (!(*end_)->query()) {
       requireDone(std::chrono::steady_clock::now() < deadline, timeout);
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -130,17 +186,18 @@ class CallWork final : public c10d::Work {
     if (failure) {
       future.setError(failure);
     } else {
-      future.markCompleted(at::IValue(results_));
+      future.markCompleted(at::IValue(result()));
     }
   }
 
   at::Device device_;
   std::uint64_t sequence_;
   std::shared_ptr<Engine> engine_;
-  Tensors results_;
+  Results results_;
+  std::atomic<int> source_{-1};
   c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::optional<c10::Stream> stream_;  // of CUDA
-  std::optional<c10::Event> end_;      // of CUDA, where the call had a stream of its own
+  std::optional<c10::Stream> stream_;       // of CUDA
+  std::optional<EventPool::Borrowed> end_;  // of CUDA, where the call had a stream of its own
 };
 
 }  // namespace mscclpp::torch

@@ -9,6 +9,7 @@
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/launcher.hpp"
+#include "mscclpp/host/log.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "nccl/comm.hpp"
 #include "nccl/patience.hpp"
@@ -27,37 +28,17 @@ auto translated(F&& body) {
   }
 }
 
-nccl::Operation operationOf(Call const& call, void* stream) {
-  nccl::Operation operation{.work = call.work == Work::collective ? nccl::Work::collective
-                                    : call.work == Work::send     ? nccl::Work::send
-                                                                  : nccl::Work::recv,
-                            .collective = call.work == Work::collective ? call.collective : Collective::sendRecv,
-                            .in = call.in,
-                            .out = call.out,
-                            .count = call.count,
-                            .type = call.type,
-                            .op = call.op,
-                            .root = call.root,
-                            .stream = stream};
-  if (call.factor || call.deviceFactor != nullptr) {
-    operation.factor = nccl::Factor{.type = call.type, .device = call.deviceFactor};
-    if (call.factor) operation.factor->value = *call.factor;
-  }
-  return operation;
-}
-
 class CommEngine final : public Engine {
  public:
   CommEngine(std::unique_ptr<Communicator> communicator) : comm_(std::move(communicator), true) {}
 
   Device device() const override { return comm_.device(); }
 
-  void start(std::span<Call const> calls, void* stream) override {
-    std::vector<nccl::Operation> operations;
-    for (auto const& call : calls) operations.push_back(operationOf(call, stream));
+  void start(std::span<Call> calls, void* stream) override {
+    for (auto& call : calls) call.stream = stream;
     translated([&] {
-      for (auto const& operation : operations) comm_.check(operation);
-      comm_.start(operations);
+      for (auto const& call : calls) comm_.check(call);
+      comm_.start(calls);
     });
   }
 
@@ -85,11 +66,11 @@ class CommEngine final : public Engine {
   }
   bool idle(void* stream) override { return Stream::borrow(device(), stream).idle(); }
 
-  std::string fault() override {
-    if (comm_.asyncError() == ncclSuccess) return {};
-    if (auto const fault = comm_.communicator().fault()) return fault->what();
+  std::optional<Error> fault() override {
+    if (comm_.asyncError() == ncclSuccess) return std::nullopt;
+    if (auto fault = comm_.communicator().fault()) return fault;
     std::string const said = nccl::lastError();
-    return said.empty() ? "the communicator has failed or was aborted" : said;
+    return Error(ErrorCode::aborted, said.empty() ? "the communicator has failed or was aborted" : said);
   }
   void setTimeLimit(std::chrono::nanoseconds limit) override { comm_.communicator().setTimeLimit(limit); }
   void abort() noexcept override { comm_.abort(); }
@@ -98,6 +79,9 @@ class CommEngine final : public Engine {
     auto memory = std::make_shared<DeviceMemory>(device(), bytes, MemoryKind::shareable);
     auto* const data = memory->data();
     return {std::move(memory), data};
+  }
+  void addWindow(void* base, std::size_t bytes) override {
+    translated([&] { (void)comm_.addWindow(base, bytes, true); });
   }
 
  private:
@@ -130,3 +114,22 @@ Device Engine::simulatedDevice() {
 }
 
 }  // namespace mscclpp::torch
+
+void* mscclppTorchAllocate(std::size_t bytes, int device, void* /*stream*/) {
+  using namespace mscclpp;
+  try {
+    return runtime(DeviceKind::cuda).allocate(device, bytes, MemoryKind::shareable);
+  } catch (std::exception const& error) {
+    log(LogLevel::info, "no memory for PyTorch's pool: {}", error.what());
+    return nullptr;
+  }
+}
+
+void mscclppTorchRelease(void* data, std::size_t /*bytes*/, int /*device*/, void* /*stream*/) {
+  using namespace mscclpp;
+  try {
+    runtime(DeviceKind::cuda).release(data);
+  } catch (std::exception const& error) {
+    log(LogLevel::warn, "memory of PyTorch's pool is not given back: {}", error.what());
+  }
+}

@@ -7,36 +7,20 @@
 // backend, which is compiled for the PyTorch at hand, sees nothing else of the library.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "mscclpp/algorithms/core/traits.hpp"
-#include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/device.hpp"
+#include "mscclpp/host/error.hpp"
+#include "nccl/operation.hpp"
 
 namespace mscclpp::torch {
 
-enum class Work : std::uint8_t { collective, send, receive };
-
-struct Call {
-  Work work = Work::collective;
-  Collective collective = Collective::allReduce;
-  void const* in = nullptr;  // of device memory; null where this rank has none
-  void* out = nullptr;
-  std::size_t count = 0;  // elements of the smaller buffer: of all-gather the input, of reduce-scatter the output
-  DataType type = DataType::uint8;
-  ReduceOp op = ReduceOp::none;
-  int root = 0;  // of collectives that have one; of messages the other rank
-  // Inputs are multiplied by it before they are summed: a value of `type`, or where it is in device memory.
-  std::optional<std::array<std::byte, 8>> factor{};
-  void const* deviceFactor = nullptr;
-};
+using Call = nccl::Operation;
 
 class Engine {
  public:
@@ -50,9 +34,9 @@ class Engine {
 
   virtual ~Engine() = default;
   virtual Device device() const = 0;
-  // Puts them into the stream, a cudaStream_t or one of makeStream(): collectives in this order, then all messages
-  // together. Throws what cannot be right before it starts anything.
-  virtual void start(std::span<Call const> calls, void* stream) = 0;
+  // Puts them into the stream, a cudaStream_t or one of makeStream(), whatever their own says: collectives in this
+  // order, then all messages together. Throws what cannot be right before it starts anything.
+  virtual void start(std::span<Call> calls, void* stream) = 0;
   // A stream of the simulated machine; it belongs to the engine.
   virtual void* makeStream() = 0;
   // One that is done when what is in `stream` now is done, until it is given back.
@@ -61,13 +45,19 @@ class Engine {
   // Returns when what is in the stream is done. Throws what went wrong: who waits for whom, or which rank has died.
   virtual void wait(void* stream) = 0;
   virtual bool idle(void* stream) = 0;
-  // What has gone wrong so far, as far as is known without waiting; empty: nothing.
-  virtual std::string fault() = 0;
+  // What has gone wrong so far, as far as is known without waiting.
+  virtual std::optional<Error> fault() = 0;
   virtual void setTimeLimit(std::chrono::nanoseconds limit) = 0;
   // Ends the waits of its kernels; later calls are refused.
   virtual void abort() noexcept = 0;
   // Of the simulated machine, which the host reads and writes.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  // Collective: what lies alike at all ranks is read and written by other ranks where it lies.
+  virtual void addWindow(void* base, std::size_t bytes) = 0;
 };
 
 }  // namespace mscclpp::torch
+
+// Memory that peers can map, for torch.cuda.memory.CUDAPluggableAllocator; null where there is no more.
+extern "C" void* mscclppTorchAllocate(std::size_t bytes, int device, void* stream);
+extern "C" void mscclppTorchRelease(void* data, std::size_t bytes, int device, void* stream);

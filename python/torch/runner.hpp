@@ -8,13 +8,15 @@
 // completes the Work. From any threads.
 #pragma once
 
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/extension.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -24,20 +26,46 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "call_work.hpp"
 #include "engine.hpp"
-#include "operation.hpp"
+#include "event_pool.hpp"
+#include "sender_news.hpp"
+#include "tensor_call.hpp"
 
 namespace mscclpp::torch {
+
+// False in children that fork() makes of the process that made it: they have none of its threads, and what those had
+// locked stays locked.
+class OwnProcess {
+ public:
+  OwnProcess() {
+    [[maybe_unused]] static int const watched = ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
+  }
+  explicit operator bool() const { return made_ == forks; }
+
+ private:
+  static inline std::atomic<int> forks = 0;
+
+  int made_ = forks;
+};
 
 class Runner {
  public:
   // Collective. `cudaDevice`: -1: there is none, and tensors are of the CPU.
-  Runner(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout, int cudaDevice)
-      : store_(std::move(store)), rank_(rank), size_(size), timeout_(timeout), cudaDevice_(cudaDevice) {
+  // `title`: by which profilers show its calls.
+  Runner(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout, int cudaDevice,
+         std::string title)
+      : store_(std::move(store)),
+        rank_(rank),
+        size_(size),
+        timeout_(timeout),
+        cudaDevice_(cudaDevice),
+        title_(std::move(title)),
+        news_(store_, rank) {
     if (cudaDevice >= 0) {
       cuda_ = meet("cuda", {DeviceKind::cuda, cudaDevice});
     } else {
@@ -46,40 +74,73 @@ class Runner {
   }
   // Completes what is there, for which its thread may have to run Python.
   ~Runner() {
+    if (!here_) {
+      // What has threads is left lying there.
+      if (thread_.joinable()) thread_.detach();
+      (void)queued_.release();
+      new auto(std::tuple(std::move(cuda_), std::move(cpu_), std::move(pending_)));
+      return;
+    }
     std::optional<pybind11::gil_scoped_release> released;
     if (PyGILState_Check() != 0) released.emplace();
     {
       std::lock_guard const lock(queueMutex_);
       ending_ = true;
     }
-    queued_.notify_all();
+    queued_->notify_all();
     if (thread_.joinable()) thread_.join();
   }
   Runner(Runner const&) = delete;
   Runner& operator=(Runner const&) = delete;
 
   int cudaDevice() const { return cudaDevice_; }
+  std::string const& title() const { return title_; }
   std::uint64_t calls() const { return sequence_; }
 
-  Operation operation(c10d::OpType kind) const { return {kind, size_, allocate_}; }
+  // A call to put together, for start().
+  TensorCall call(c10d::OpType kind) const {
+    TORCH_CHECK(here_, backendName, ": rank ", rank_,
+                ": this process was forked from the one that made the group; make a group of its own, or start it by "
+                "spawn");
+    TORCH_CHECK(!hasEnded_, backendName, ": rank ", rank_, ": the group has been shut down; make another");
+    return {kind, size_, allocate_};
+  }
 
-  c10::intrusive_ptr<c10d::Work> start(Operation made, at::Device device, bool async) {
+  c10::intrusive_ptr<c10d::Work> start(TensorCall made, at::Device device, bool async) {
     std::lock_guard const lock(callMutex_);
     require(device);
+    if (device.is_cpu() && !made.calls.empty()) {
+      if (made.kind == c10d::OpType::SEND) news_.sends(made.calls.front().root);
+      if (made.kind == c10d::OpType::RECV) news_.receives(made.calls.front().root);
+    }
     if (coalesced_) {
-      if (!coalescedWork_) coalescedWork_ = newWork(c10d::OpType::COALESCED, device);
+      if (!coalescedWork_) coalescedWork_ = newWork(*coalesced_, device);
       coalesced_->append(made);
       return coalescedWork_;
     }
-    auto const work = newWork(made.kind, device);
+    auto const work = newWork(made, device);
     run(std::move(made), work, async);
+    return work;
+  }
+  // Of whichever rank that sends here and is not received from by name: of the CPU, where the thread asks who that is.
+  c10::intrusive_ptr<c10d::Work> startFromAny(TensorCall made, at::Tensor data, at::Device device) {
+    std::lock_guard const lock(callMutex_);
+    require(device);
+    TORCH_CHECK_VALUE(device.is_cpu() && !coalesced_, backendName,
+                      ": tensors of CUDA, and those of batches, are received from a rank that is named; give recv() "
+                      "its src");
+    auto const work = newWork(made, device);
+    work->setResults(made.results);
+    std::lock_guard const queueLock(queueMutex_);
+    unnamed_.push_back({work, std::move(made), std::move(data), Clock::now() + timeout_});
+    wake();
     return work;
   }
   // Calls between the two are one: their messages go on together.
   void startCoalescing() {
     std::lock_guard const lock(callMutex_);
     TORCH_CHECK(!coalesced_, backendName, ": startCoalescing inside of another");
-    coalesced_.emplace(operation(c10d::OpType::COALESCED));
+    coalesced_.emplace(call(c10d::OpType::COALESCED));
   }
   c10::intrusive_ptr<c10d::Work> endCoalescing() {
     std::lock_guard const lock(callMutex_);
@@ -91,15 +152,32 @@ class Runner {
     return work;
   }
 
+  // Collective, of memory of the group's GPU.
+  void addWindow(std::uintptr_t base, std::size_t bytes) {
+    std::lock_guard const lock(callMutex_);
+    require(gpu("memory of pools"));
+    guarded([&] { cuda_->addWindow(reinterpret_cast<void*>(base), bytes); });
+  }
+  at::Device gpu(char const* what) const {
+    TORCH_CHECK_VALUE(cudaDevice_ >= 0, backendName, ": rank ", rank_, ": ", what,
+                      " is of a GPU, and the group was made without a GPU");
+    return {at::kCUDA, static_cast<c10::DeviceIndex>(cudaDevice_)};
+  }
+
   void setTimeout(std::chrono::milliseconds timeout) {
     timeout_ = timeout;
     forEachEngine([&](Engine& engine) { engine.setTimeLimit(timeout); });
   }
-  bool hasFailed() {
-    bool failed = false;
-    forEachEngine([&](Engine& engine) { failed = failed || !engine.fault().empty(); });
-    return failed;
+  std::chrono::milliseconds timeout() const { return timeout_; }
+  std::optional<Error> fault() {
+    std::optional<Error> first;
+    forEachEngine([&](Engine& engine) {
+      if (!first) first = engine.fault();
+    });
+    return first;
   }
+  // Later calls are refused.
+  void end() { hasEnded_ = true; }
   void abort() {
     forEachEngine([](Engine& engine) { engine.abort(); });
   }
@@ -107,10 +185,18 @@ class Runner {
  private:
   // A single message's other rank, and whether it goes there; of all else -1.
   using End = std::pair<int, bool>;
+  using Clock = std::chrono::steady_clock;
   struct Pending {
     c10::intrusive_ptr<CallWork> work;
-    Operation operation;
+    TensorCall call;
     void* mark;
+  };
+  // What is received from any rank.
+  struct Unnamed {
+    c10::intrusive_ptr<CallWork> work;
+    TensorCall call;
+    at::Tensor data;
+    Clock::time_point end;
   };
 
   template <class F>
@@ -143,8 +229,13 @@ class Runner {
                       " in a group on cuda:", cudaDevice_, way);
   }
 
-  c10::intrusive_ptr<CallWork> newWork(c10d::OpType kind, at::Device device) {
-    return c10::make_intrusive<CallWork>(rank_, kind, device, ++sequence_, device.is_cuda() ? cuda_ : nullptr);
+  c10::intrusive_ptr<CallWork> newWork(TensorCall const& made, at::Device device) {
+    auto const& engine = device.is_cuda() ? cuda_ : cpu_;
+    if (!made.isProfiled) {
+      return c10::make_intrusive<CallWork>(rank_, made.kind, device, ++sequence_, engine);
+    }
+    auto const title = title_ + ":" + titleOf(made.kind);
+    return c10::make_intrusive<CallWork>(rank_, made.kind, device, ++sequence_, engine, title.c_str(), made.shown);
   }
 
   // Errors of the library as those of torch.distributed.
@@ -154,18 +245,21 @@ class Runner {
       static_cast<F&&>(body)();
     } catch (c10::Error const&) {
       throw;
+    } catch (Error const& error) {
+      TORCH_CHECK_WITH(DistBackendError, false, backendName, ": ", nameOf(error.code()), " in a call: ", error.what());
     } catch (std::exception const& error) {
       TORCH_CHECK_WITH(DistBackendError, false, backendName, ": ", error.what());
     }
   }
 
-  static End endOf(Operation const& made) {
+  static End endOf(TensorCall const& made) {
     bool const sends = made.kind == c10d::OpType::SEND;
     bool const single = (sends || made.kind == c10d::OpType::RECV) && !made.calls.empty();
     return {single ? made.calls.front().root : -1, single && sends};
   }
 
-  void run(Operation made, c10::intrusive_ptr<CallWork> const& work, bool async) {
+  void run(TensorCall made, c10::intrusive_ptr<CallWork> const& work, bool async) {
+    if (made.kind == c10d::OpType::RECV && !made.calls.empty()) work->setSource(made.calls.front().root);
     work->setResults(std::move(made.results));
     if (work->device().is_cuda()) {
       runOnCuda(std::move(made), work, async);
@@ -174,23 +268,26 @@ class Runner {
     }
   }
 
-  void runOnCuda(Operation made, c10::intrusive_ptr<CallWork> const& work, bool async) {
+  void runOnCuda(TensorCall made, c10::intrusive_ptr<CallWork> const& work, bool async) {
     auto const device = work->device();
     c10::impl::VirtualGuardImpl const machine(device.type());
     auto const current = machine.getStream(device);
     auto const stream = async ? ownStream(machine, device, endOf(made)) : current;
     if (async) {
-      c10::Event begin(device.type());
-      begin.record(current);
-      begin.block(stream);
+      auto begin = events_->borrow();
+      begin->record(current);
+      begin->block(stream);
       // Their memory is not given to others before that stream is through.
       for (auto const& tensor : made.kept) machine.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
       for (auto const& [to, from] : made.copies) machine.recordDataPtrOnStream(to.storage().data_ptr(), stream);
     }
     guarded([&] { cuda_->start(made.calls, stream.native_handle()); });
-    c10::StreamGuard const guard(stream);
-    for (auto const& [to, from] : made.copies) to.copy_(from, true);
-    work->isIn(stream, async);
+    if (!made.copies.empty()) {
+      c10::StreamGuard const guard(stream);
+      Quiet const quiet;
+      for (auto const& [to, from] : made.copies) to.copy_(from, true);
+    }
+    work->isIn(stream, async ? events_.get() : nullptr);
   }
   c10::Stream ownStream(c10::impl::VirtualGuardImpl const& machine, at::Device device, End end) {
     auto found = cudaStreams_.find(end);
@@ -200,7 +297,7 @@ class Runner {
     return found->second;
   }
 
-  void runOnCpu(Operation made, c10::intrusive_ptr<CallWork> const& work) {
+  void runOnCpu(TensorCall made, c10::intrusive_ptr<CallWork> const& work) {
     auto& engine = cpuEngine();
     auto& stream = cpuStreams_[endOf(made)];
     if (stream == nullptr) stream = engine.makeStream();
@@ -211,36 +308,76 @@ class Runner {
     });
     std::lock_guard const lock(queueMutex_);
     pending_.push_back({work, std::move(made), mark});
+    wake();
+  }
+  // Under the queue's lock.
+  void wake() {
     if (!thread_.joinable()) thread_ = std::thread([this] { completeAll(); });
-    queued_.notify_all();
+    queued_->notify_all();
   }
   // In whichever order they get done.
   void completeAll() {
     std::unique_lock lock(queueMutex_);
     for (;;) {
-      queued_.wait(lock, [&] { return ending_ || !pending_.empty(); });
-      if (pending_.empty()) return;
+      queued_->wait(lock, [&] { return ending_ || !pending_.empty() || !unnamed_.empty(); });
+      if (pending_.empty() && (ending_ || unnamed_.empty())) return;
       auto const next =
           std::find_if(pending_.begin(), pending_.end(), [&](auto const& one) { return isDone(one.mark); });
-      if (next == pending_.end()) {
+      if (next != pending_.end()) {
+        auto const done = std::move(*next);
+        pending_.erase(next);
         lock.unlock();
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
+        complete(done);
         lock.lock();
         continue;
       }
-      auto const done = std::move(*next);
-      pending_.erase(next);
+      bool const asks = !unnamed_.empty();
       lock.unlock();
-      complete(done);
+      if (asks) nameOne();
+      std::this_thread::sleep_for(std::chrono::microseconds(asks ? 200 : 20));
       lock.lock();
+    }
+  }
+  // Starts the first of what is received from any rank, if there is one that sends.
+  void nameOne() {
+    std::lock_guard const lock(callMutex_);
+    std::optional<int> from;
+    std::exception_ptr failure;
+    try {
+      from = news_.next();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    std::unique_lock queueLock(queueMutex_);
+    auto& first = unnamed_.front();
+    if (!from && !failure && Clock::now() < first.end) return;
+    auto named = std::move(first);
+    unnamed_.erase(unnamed_.begin());
+    queueLock.unlock();
+    try {
+      if (failure) std::rethrow_exception(failure);
+      TORCH_CHECK_WITH(DistBackendError, from, backendName, ": rank ", rank_, ": no rank has sent anything after ",
+                       timeout_.count(), " ms");
+      named.work->setSource(*from);
+      named.call.message(nccl::Work::recv, named.data, *from);
+      runOnCpu(std::move(named.call), named.work);
+    } catch (...) {
+      named.work->complete(std::current_exception());
     }
   }
   void complete(Pending const& done) {
     std::exception_ptr failure;
     try {
       guarded([&] { cpu_->wait(done.mark); });
-      at::NoGradGuard const quiet;
-      for (auto const& [to, from] : done.operation.copies) to.copy_(from);
+      Quiet const quiet;
+      for (auto const& [to, from] : done.call.copies) {
+        // Whoever frees it in the meantime, as by resize_(0), does not want it.
+        auto const bytes =
+            at::detail::computeStorageNbytes(to.sizes(), to.strides(), to.itemsize(), to.storage_offset());
+        TORCH_CHECK_VALUE(to.storage().nbytes() >= bytes, backendName, ": rank ", rank_, ": the memory of a tensor of ",
+                          bytes, " bytes was resized to ", to.storage().nbytes(), " before the call was done");
+        to.copy_(from);
+      }
     } catch (...) {
       failure = std::current_exception();
     }
@@ -261,19 +398,25 @@ class Runner {
   int size_;
   std::chrono::milliseconds timeout_;
   int cudaDevice_;
+  std::string title_;
+  OwnProcess here_;
   std::shared_ptr<Engine> cuda_, cpu_;
-  Operation::Allocate allocate_ = [this](std::size_t bytes) { return cpuEngine().allocate(bytes); };
+  TensorCall::Allocate allocate_ = [this](std::size_t bytes) { return cpuEngine().allocate(bytes); };
 
   std::mutex callMutex_;
   std::uint64_t sequence_ = 0;
   std::map<End, c10::Stream> cudaStreams_;  // for calls beside the caller's work
   std::map<End, void*> cpuStreams_;
-  std::optional<Operation> coalesced_;
+  std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>(c10::DeviceType::CUDA);
+  std::optional<TensorCall> coalesced_;
   c10::intrusive_ptr<CallWork> coalescedWork_;
+  SenderNews news_;
+  std::atomic<bool> hasEnded_ = false;
 
   std::mutex queueMutex_;
-  std::condition_variable queued_;
+  std::unique_ptr<std::condition_variable> queued_ = std::make_unique<std::condition_variable>();
   std::vector<Pending> pending_;
+  std::vector<Unnamed> unnamed_;
   bool ending_ = false;
   std::thread thread_;
 };

@@ -6,7 +6,10 @@ On tensors of the CPU, by the simulated machine; with MSCCLPP_TEST_DEVICE=cuda o
 
 import importlib.util
 import os
+import pathlib
 import signal
+import tempfile
+import textwrap
 import unittest
 
 from support import finish, run_processes, start_ranks
@@ -31,13 +34,18 @@ def same(ours, theirs):
     return torch.equal(ours.cpu(), theirs.cpu())
 def ramp(count, dtype=torch.float32, seed=0):
     return ((torch.arange(count) * 7 + rank * 3 + seed) % 11 + 1).to(dtype)
+def refused(words, call):
+    try:
+        call()
+    except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError("not refused: " + words)
 """
 
 
 def run(code: str, ranks: int = 3, **environment: str) -> list[str]:
-    lines = code.splitlines()
-    indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-    body = "\n".join(line[indent:] for line in lines)
+    body = textwrap.dedent(code)
     return run_processes(START + body + "\ndist.barrier()\ndist.destroy_process_group()\n", ranks, **environment)
 
 
@@ -172,23 +180,223 @@ class Calls(unittest.TestCase):
             """
         )
 
+    def test_receiving_from_any_rank(self):
+        run(
+            """
+            if device == "cuda":
+                refused("is named", lambda: dist.recv(zeros(3)))
+            else:
+                # All wait for any while all send; of each other rank two messages, the first of one of them by name.
+                others = [peer for peer in range(size) if peer != rank]
+                first, number = torch.zeros(1), torch.zeros(1)
+                for turn in range(5):
+                    any_of = [torch.zeros(1) for _ in range(2 * len(others) - 1)]
+                    works = [dist.irecv(each) for each in any_of[:2]]
+                    sent = [dist.isend(torch.tensor([100.0 * turn + 10 * rank + part]), peer)
+                            for part in (0, 1) for peer in others]
+                    for work in works:
+                        work.wait()
+                    sources = [work.source_rank() for work in works]
+                    name = next(peer for peer in others if sources.count(peer) < 2)
+                    assert dist.recv(first, name) == name
+                    sources += [dist.recv(each) for each in any_of[2:]]
+                    for work in sent:
+                        work.wait()
+                    for peer in others:
+                        got = [each.item() for each, source in zip(any_of, sources) if source == peer]
+                        if peer == name:
+                            got = sorted(got + [first.item()])
+                        assert got == [100.0 * turn + 10 * peer + part for part in (0, 1)], (turn, peer, got)
+                backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+                backend._start_coalescing()
+                refused("from a rank that is named", lambda: backend.recv_anysource([number], 0))
+                backend._end_coalescing()
+            """
+        )
+
+    def test_receiving_from_nobody(self):
+        run(
+            """
+            group = dist.new_group()
+            if device == "cpu":
+                group._get_backend(torch.device("cpu")).set_timeout(timedelta(seconds=1))
+                refused("no rank has sent anything after 1000 ms", lambda: dist.recv(torch.zeros(3), group=group))
+            """
+        )
+
+    def test_a_monitored_barrier(self):
+        run(
+            """
+            world = dist.group.WORLD
+            for _ in range(3):
+                world.monitored_barrier(timedelta(seconds=20))
+                world.monitored_barrier(timedelta(seconds=20), wait_all_ranks=True)
+            late = timedelta(milliseconds=300)
+            if rank == 0:
+                refused("Ranks 1, 2 failed to pass", lambda: world.monitored_barrier(late, wait_all_ranks=True))
+            dist.barrier(group=gloo)
+            if rank == 0:
+                refused("Rank 2 failed to pass", lambda: world.monitored_barrier(timedelta(seconds=1)))
+            elif rank == 1:
+                for _ in range(2):  # the one that has failed, and the one that fails since rank 2 does not come
+                    refused("waiting for send/recv from rank 0", lambda: world.monitored_barrier(timedelta(seconds=5)))
+            dist.barrier(group=gloo)
+            """
+        )
+
+    def test_what_profilers_show(self):
+        run(
+            """
+            from torch.profiler import ProfilerActivity, profile
+            x, whole, parts = zeros(6), zeros(6 * size), [zeros(6) for _ in range(size)]
+            calls = {
+                "all_reduce": lambda: dist.all_reduce(x),
+                "broadcast": lambda: dist.broadcast(x, 0),
+                "reduce": lambda: dist.reduce(x, 0),
+                "all_gather": lambda: dist.all_gather(parts, x),
+                "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(whole, x),
+                "gather": lambda: dist.gather(x, parts if rank == 0 else None),
+                "scatter": lambda: dist.scatter(x, parts if rank == 0 else None),
+                "reduce_scatter": lambda: dist.reduce_scatter(x, parts),
+                "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(x, whole),
+                "all_to_all": lambda: dist.all_to_all_single(x, x.clone()),
+                "barrier": lambda: dist.barrier(),
+            }
+            for name, call in calls.items():
+                with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
+                    call()
+                events = [each for each in seen.events() if each.name.startswith("mscclpp:")]
+                assert [each.name for each in events] == ["mscclpp:" + name], (name, [each.name for each in events])
+                assert events[0].is_async, name
+            with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
+                if rank == 0:
+                    dist.send(x, 1)
+                elif rank == 1:
+                    dist.recv(x, 0)
+            events = [(each.name, each.input_shapes) for each in seen.events() if each.name.startswith("mscclpp:")]
+            want = {0: [("mscclpp:send", [[6]])], 1: [("mscclpp:recv", [[6]])]}
+            assert events == want.get(rank, []), events
+            """
+        )
+
     def test_wrong_calls(self):
         run(
             """
-            def refused(words, call):
-                try:
-                    call()
-                except (ValueError, TypeError, RuntimeError) as error:
-                    assert words in str(error), error
-                else:
-                    raise AssertionError("not refused: " + words)
+            x, y = zeros(3), zeros(3).double()
             refused("cannot be combined", lambda: dist.all_reduce(here(torch.zeros(3, dtype=torch.int16))))
             refused("sparse", lambda: dist.all_reduce(here(torch.eye(3).to_sparse())))
             refused("elements from each of", lambda: dist.all_gather_into_tensor(zeros(5), zeros(3)))
-            refused("not possible", lambda: dist.recv(zeros(3)))
             refused("splits", lambda: dist.all_to_all_single(zeros(4), zeros(4), [4, 0, 0], [1, 1, 1]))
             refused("bits", lambda: dist.all_reduce(here(torch.zeros(3, dtype=torch.int32)), dist.ReduceOp.BXOR))
+            refused("dtypes", lambda: dist.all_gather([x, y, x], x))
+            refused("Double", lambda: dist.all_gather_into_tensor(zeros(9), y))
+            refused("3 tensors in a list", lambda: dist.all_gather([x, x], x))
+            if rank == 0:
+                refused("other sizes", lambda: dist.scatter(x, [zeros(4)] * size, 0))
+            odd = here(torch.arange(6.0).reshape(2, 3) + rank).t()
+            if device == "cuda":
+                refused("contiguous", lambda: dist.all_reduce(odd))
+            else:
+                dist.all_reduce(odd)
+                assert torch.equal(odd, (size * torch.arange(6.0).reshape(2, 3) + sum(range(size))).t())
+            dist.all_reduce(x)  # nothing of all that has been started anywhere
             """
+        )
+
+    def test_tensors_that_go_while_they_are_in_flight(self):
+        run(
+            """
+            works = []
+            for turn in range(30):
+                works.append(dist.all_reduce(here(torch.full((20000,), float(turn + rank))), async_op=True))
+                junk = [torch.full((20000,), -1.0, device=device) for _ in range(4)]
+            for turn, work in enumerate(works):
+                work.wait()
+                total, = work.result()
+                assert (total == size * turn + sum(range(size))).all(), (turn, total)
+            if device == "cpu":
+                import time
+                x = torch.ones(20000)
+                if rank == 0:
+                    dist.barrier(group=gloo)
+                work = dist.all_reduce(x, async_op=True)
+                if rank != 0:  # none can be done before rank 0 has come
+                    x.untyped_storage().resize_(0)
+                    dist.barrier(group=gloo)
+                    refused("was resized to 0", work.wait)
+                else:
+                    work.wait()
+            """
+        )
+
+    def test_autograd_sees_nothing(self):
+        run(
+            """
+            x, parts = zeros(size * 2), [zeros(2) for _ in range(size)]
+            versions = [each._version for each in (x, *parts)]
+            dist.all_reduce(x)
+            dist.all_gather(parts, parts[0].clone())
+            dist.broadcast(x, 0)
+            assert [each._version for each in (x, *parts)] == versions
+            leaf = here(torch.ones(4)).requires_grad_()
+            views = (leaf * 2).split(2)
+            dist.scatter(parts[0], [view for view in views] + [views[0]] if rank == 0 else None)
+            total = views[0].detach().clone()
+            dist.all_reduce(total)
+            (views[0].sum() + views[1].sum()).backward()
+            assert (leaf.grad == 2).all() and (total == 2 * size).all()
+            with torch.inference_mode():
+                frozen = here(torch.ones(3))
+            dist.all_reduce(frozen)
+            assert (frozen == size).all()
+            """
+        )
+
+    def test_a_group_that_has_ended(self):
+        run(
+            """
+            for end, words in (("shutdown", "has been shut down"), ("abort", "aborted")):
+                group = dist.new_group()
+                dist.all_reduce(zeros(3), group=group)
+                backend = group._get_backend(torch.device(device))
+                getattr(backend, end)()
+                refused(words, lambda: dist.all_reduce(zeros(3), group=group))
+            dist.destroy_process_group(group)
+            refused("group", lambda: dist.all_reduce(zeros(3), group=group))
+            dist.all_reduce(zeros(3))
+            """
+        )
+
+    def test_a_child_of_fork(self):
+        run(
+            """
+            store = dist.PrefixStore("forked", dist.distributed_c10d._get_default_store())
+            gpu = torch.cuda.current_device() if device == "cuda" else -1
+            backend = mscclpp.torch.build().ProcessGroupMscclpp(store, rank, size, timedelta(seconds=30), gpu)
+            backend.allreduce([zeros(3)]).wait()
+            child = os.fork()
+            if child == 0:
+                status = 2
+                try:
+                    refused("was forked", lambda: backend.allreduce([torch.zeros(3)]))
+                    refused("was forked", lambda: backend.send([torch.zeros(3)], 1, 0))
+                    del backend
+                    status = 0
+                finally:
+                    os._exit(status)
+            assert os.waitpid(child, 0)[1] == 0
+            backend.allreduce([zeros(3)]).wait()
+            """
+        )
+
+    def test_memory_for_pools_is_of_gpus(self):
+        run(
+            """
+            backend = dist.group.WORLD._get_backend(torch.device(device))
+            if device == "cpu":
+                refused("without a GPU", lambda: backend.mem_allocator)
+            """,
+            ranks=1,
         )
 
     def test_a_rank_that_is_killed(self):
@@ -283,6 +491,29 @@ class OnCuda(unittest.TestCase):
             """
         )
 
+    def test_a_memory_pool_of_the_backend(self):
+        run(
+            """
+            backend = dist.group.WORLD._get_backend(torch.device(device))
+            pool = torch.cuda.MemPool(backend.mem_allocator)
+            with torch.cuda.use_mem_pool(pool):
+                x, whole = zeros(1 << 20), zeros(size << 20)
+            for turn in range(4):
+                if turn == 2:
+                    backend.register_mem_pool(pool)
+                x.fill_(rank + turn)
+                dist.all_gather_into_tensor(whole, x)
+                dist.all_reduce(x)
+                assert (x == sum(range(size)) + size * turn).all(), turn
+                assert (whole.reshape(size, -1)[:, 0].cpu() == torch.arange(size) + turn).all(), turn
+                work = dist.all_reduce(x, async_op=True)
+                work.wait()
+                assert (x == size * (sum(range(size)) + size * turn)).all(), turn
+            torch.cuda.synchronize()
+            dist.barrier()
+            del x, whole
+            """
+        )
 
     def test_an_algorithm_in_a_stream_that_is_first_seen_captured(self):
         run(
@@ -300,6 +531,37 @@ class OnCuda(unittest.TestCase):
                 assert (out == sum(range(size)) + size * turn).all(), (turn, out[0].item())
             """
         )
+
+
+@unittest.skipUnless(HAS_TORCH, "there is no PyTorch")
+class Installed(unittest.TestCase):
+    def test_it_loads_by_itself(self):
+        try:
+            import tomllib  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("tomllib came with Python 3.11")
+        project = tomllib.loads((pathlib.Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+        code = """
+            import os, sys, torch
+            import torch.distributed as dist
+            dist.init_process_group("mscclpp")
+            x = torch.full((5,), float(dist.get_rank() + 1))
+            dist.all_reduce(x)
+            assert (x == 3).all() and dist.get_backend() == "mscclpp"
+            dist.barrier()
+            dist.destroy_process_group()
+            """
+        with tempfile.TemporaryDirectory() as folder:
+            about = pathlib.Path(folder) / "mscclpp-0.dist-info"
+            about.mkdir()
+            (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mscclpp\nVersion: 0\n")
+            lines = [
+                line
+                for group, points in project["entry-points"].items()
+                for line in (f"[{group}]", *(f"{name} = {place}" for name, place in points.items()))
+            ]
+            (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+            run_processes(code, 2, PYTHONPATH=os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")]))
 
 
 @unittest.skipUnless(HAS_TORCH, "there is no PyTorch")
@@ -331,6 +593,37 @@ torch.manual_seed(3)
 net = parallelize_module(here_module(model()), mesh, plan)
 x = torch.randn(8, 16, generator=torch.Generator().manual_seed(5))
 assert torch.allclose(net(here(x)).cpu(), model()(x), rtol=1e-5, atol=1e-6)
+"""
+        self.assertEqual(len(run(code, ranks=2)), 2)
+
+    def test_pipeline_parallel(self):
+        code = TRAIN + """
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+def pipelined(group, where, kind):
+    parts = list(model())
+    part = torch.nn.Sequential(*(parts[:2] if rank == 0 else parts[2:])).to(where)
+    schedule = kind(PipelineStage(part, rank, 2, torch.device(where), group=group), 4,
+                    loss_fn=torch.nn.functional.mse_loss)
+    optimizer = torch.optim.SGD(part.parameters(), lr=0.1)
+    means = []
+    for step in range(6):
+        generator = torch.Generator().manual_seed(step)
+        x, y = (torch.randn(16, count, generator=generator).to(where) for count in (16, 8))
+        losses = []
+        if rank == 0:
+            schedule.step(x)
+        else:
+            schedule.step(target=y, losses=losses)
+            means.append(torch.stack(losses).mean().item())
+        optimizer.step()
+        optimizer.zero_grad()
+    return means
+for kind in (ScheduleGPipe, Schedule1F1B):
+    ours, theirs = pipelined(dist.group.WORLD, device, kind), pipelined(gloo, "cpu", kind)
+    if device == "cpu":
+        assert ours == theirs, (ours, theirs)
+    assert torch.allclose(torch.tensor(ours), torch.tensor(theirs), rtol=1e-5), (ours, theirs)
+    assert rank == 0 or (len(ours) == 6 and ours[-1] < ours[0]), ours
 """
         self.assertEqual(len(run(code, ranks=2)), 2)
 

@@ -5,6 +5,9 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/record_function.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
@@ -16,13 +19,16 @@
 #include <utility>
 #include <vector>
 
-#include "engine.hpp"
+#include "nccl/operation.hpp"
 
 namespace mscclpp::torch {
 
 using Tensors = std::vector<at::Tensor>;
 
 inline constexpr char const* backendName = "mscclpp";
+
+// While it is there copies are not of autograd's concern, nor is what collectives write on GPUs.
+using Quiet = at::AutoDispatchBelowADInplaceOrView;
 
 // Of elements that can be combined; nothing for those that can only be moved.
 inline std::optional<DataType> dataTypeOf(at::ScalarType type) {
@@ -58,23 +64,28 @@ inline std::optional<DataType> dataTypeOf(at::ScalarType type) {
   }
 }
 
-class Operation {
+class TensorCall {
  public:
   // Of that many ranks; `allocate`: memory for tensors of the CPU.
   using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
-  Operation(c10d::OpType kind, int size, Allocate const& allocate) : kind(kind), size_(size), allocate_(&allocate) {}
+  TensorCall(c10d::OpType kind, int size, Allocate const& allocate)
+      : kind(kind), isProfiled(at::hasCallbacks()), size_(size), allocate_(&allocate) {}
 
   c10d::OpType kind;
-  std::vector<Call> calls;
-  Tensors kept;                                           // whatever the calls read and write
+  bool isProfiled;
+  c10::SmallVector<nccl::Operation, 1> calls;
+  c10::SmallVector<at::Tensor, 2> kept;                   // whatever the calls read and write
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // to, from: once the calls are done
-  Tensors results;
+  c10::SmallVector<at::Tensor, 1> results;
+  Tensors shown;  // to a profiler, if there is one: what is read, or where there is nothing, what is written
 
   // What a call reads: the tensor itself, or of the CPU a copy in device memory.
   at::Tensor input(at::Tensor const& tensor) {
     usable(tensor);
+    Quiet const quiet;
     auto const result = tensor.is_cpu() ? memory(tensor.sizes(), tensor.options()).copy_(tensor) : tensor;
     kept.push_back(result);
+    if (isProfiled) shown.push_back(tensor);
     return result;
   }
   // Where a call writes what arrive() then takes to the tensor.
@@ -82,6 +93,7 @@ class Operation {
     usable(tensor);
     auto const result = tensor.is_cpu() ? memory(tensor.sizes(), tensor.options()) : tensor;
     kept.push_back(result);
+    if (isProfiled && shown.empty()) shown.push_back(tensor);
     return result;
   }
   // For a tensor like that of each rank.
@@ -92,6 +104,7 @@ class Operation {
   }
   // The list's tensors, one behind the other.
   at::Tensor joined(Tensors const& list) {
+    Quiet const quiet;
     auto const whole = flat(list[0]);
     for (int i = 0; i < size_; ++i) {
       auto const& part = list[static_cast<std::size_t>(i)];
@@ -131,19 +144,19 @@ class Operation {
     auto const type = dataTypeOf(in.scalar_type());
     TORCH_CHECK_TYPE(type, backendName, ": elements of ", in.scalar_type(), " cannot be combined");
     if (count == 0) return;
-    Call call{.collective = collective,
-              .in = in.data_ptr(),
-              .out = out.data_ptr(),
-              .count = static_cast<std::size_t>(count),
-              .type = *type,
-              .root = root};
+    nccl::Operation call{.collective = collective,
+                         .in = in.data_ptr(),
+                         .out = out.data_ptr(),
+                         .count = static_cast<std::size_t>(count),
+                         .type = *type,
+                         .root = root};
     setOperation(call, in, op);
     calls.push_back(call);
   }
-  void message(Work work, at::Tensor const& data, int peer) {
+  void message(nccl::Work work, at::Tensor const& data, int peer) {
     TORCH_CHECK_VALUE(peer >= 0 && peer < size_, backendName, ": a message with rank ", peer, "; there are ranks 0 to ",
                       size_ - 1);
-    bool const sends = work == Work::send;
+    bool const sends = work == nccl::Work::send;
     calls.push_back({.work = work,
                      .in = sends ? data.data_ptr() : nullptr,
                      .out = sends ? nullptr : data.data_ptr(),
@@ -157,14 +170,15 @@ class Operation {
       auto const& out = outs[static_cast<std::size_t>(peer)];
       TORCH_CHECK_TYPE(in.scalar_type() == out.scalar_type(), backendName, ": all_to_all of ", in.scalar_type(),
                        " into ", out.scalar_type());
-      if (in.numel() != 0) message(Work::send, in, peer);
-      if (out.numel() != 0) message(Work::receive, out, peer);
+      if (in.numel() != 0) message(nccl::Work::send, in, peer);
+      if (out.numel() != 0) message(nccl::Work::recv, out, peer);
     }
   }
 
   // What another one does, too.
-  void append(Operation const& other) {
+  void append(TensorCall const& other) {
     auto const join = [](auto& to, auto const& from) { to.insert(to.end(), from.begin(), from.end()); };
+    join(shown, other.shown);
     join(calls, other.calls);
     join(kept, other.kept);
     join(copies, other.copies);
@@ -186,7 +200,7 @@ class Operation {
     return at::from_blob(
         held.get(), sizes, [held](void*) {}, like);
   }
-  void setOperation(Call& call, at::Tensor const& in, c10d::ReduceOp const& op) {
+  void setOperation(nccl::Operation& call, at::Tensor const& in, c10d::ReduceOp const& op) {
     bool const isBool = in.scalar_type() == at::kBool;
     switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
       case c10d::ReduceOp::SUM:
@@ -220,13 +234,14 @@ class Operation {
     if (with->tensor_factor.defined() && with->tensor_factor.is_cuda()) {
       TORCH_CHECK_TYPE(with->tensor_factor.scalar_type() == in.scalar_type(), backendName, ": a factor of ",
                        with->tensor_factor.scalar_type(), " for elements of ", in.scalar_type());
-      call.deviceFactor = with->tensor_factor.const_data_ptr();
+      call.factor = nccl::Factor{.type = call.type, .device = with->tensor_factor.const_data_ptr()};
       kept.push_back(with->tensor_factor);
       return;
     }
     auto const value = with->tensor_factor.defined() ? with->tensor_factor.to(in.scalar_type())
                                                      : at::scalar_tensor(with->double_factor, in.scalar_type());
-    std::memcpy(call.factor.emplace().data(), value.const_data_ptr(), value.element_size());
+    call.factor = nccl::Factor{.type = call.type};
+    std::memcpy(call.factor->value.data(), value.const_data_ptr(), value.element_size());
   }
 
   int size_;
