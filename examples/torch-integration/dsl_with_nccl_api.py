@@ -3,51 +3,33 @@
 
 LD_PRELOAD=<build>/apps/nccl/libmscclpp_nccl.so torchrun --nnodes=1 --nproc_per_node=8 dsl_with_nccl_api.py
 
-The preloaded library asks plans before its own algorithms, and finds them under MSCCLPP_CACHE_DIR, where they stay for
-later programs. --plan-only writes the plan, for which no GPU is needed, and prints its path.
+The preloaded library asks what the program has registered before its own algorithms, for communicators that are made from
+then on.
 """
 
-import argparse
 import os
-import pathlib
-import warnings
 
 import mscclpp
 import torch
 import torch.distributed as dist
-from mscclpp.language import WrongProgram
 
 from customized_comm import allreduce_nvls, spec_of
 
 
-def register(spec: mscclpp.AlgoSpec, rank: int) -> pathlib.Path:
-    """Proves the program, and puts its plan to where communicators that are made later find it."""
-    mscclpp.compile(algo=allreduce_nvls, algo_spec=spec, rank=rank)  # raises where the program is wrong
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", WrongProgram)
-        plan = allreduce_nvls(spec).to_json()
-    cache = os.environ.get("MSCCLPP_CACHE_DIR") or pathlib.Path.home() / ".cache" / "mscclpp"
-    path = pathlib.Path(cache) / "default" / f"{spec.name}_{spec.world_size}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # All ranks write the same, so nobody has to wait for another.
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    part.write_text(plan, encoding="utf-8")
-    part.replace(path)
-    return path
+def register(spec: mscclpp.AlgoSpec, rank: int) -> bool:
+    """Proves the program, and has it asked. False where no library of this one's is preloaded."""
+    algorithm = mscclpp.compile(algo=allreduce_nvls, algo_spec=spec, rank=rank)  # raises where the program is wrong
+    mscclpp.AlgorithmCollectionBuilder().add_algorithm_builder(algorithm)
+    return algorithm.register_with_nccl()
 
 
 def main():
     """Sums a tensor twice and compares each element."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--plan-only", action="store_true", help="write the plan and stop")
-    options = parser.parse_args()
     rank = int(os.environ["RANK"])
     world_size = int(os.environ["WORLD_SIZE"])
     local_rank = int(os.environ.get("LOCAL_RANK", rank))
-    path = register(spec_of(world_size, int(os.environ.get("LOCAL_WORLD_SIZE", world_size))), rank)
-    if options.plan_only:
-        print(path)
-        return
+    if not register(spec_of(world_size, int(os.environ.get("LOCAL_WORLD_SIZE", world_size))), rank):
+        raise SystemExit("libmscclpp_nccl.so is not preloaded: see the head of this file")
 
     torch.cuda.set_device(local_rank)
     device = torch.device("cuda", local_rank)

@@ -57,12 +57,16 @@ class AlgorithmCollectionBuilder:
     @classmethod
     def reset(cls) -> None:
         """Forgets what was added."""
+        for each in cls._instance._added if cls._instance is not None else ():
+            each.unregister_from_nccl()
         cls._instance = None
 
     def add_algorithm_builder(self, algorithm: Algorithm) -> None:
-        """Has later collections ask this algorithm first."""
+        """Has later collections ask this algorithm first, and so NCCL's functions for communicators that are made later,
+        where libmscclpp_nccl.so is preloaded."""
         if not isinstance(algorithm, Algorithm):
             raise InvalidUsage(f"add_algorithm_builder: {type(algorithm).__name__} is no mscclpp.Algorithm")
+        algorithm.register_with_nccl()
         self._added.append(algorithm)
 
     def set_algorithm_selector(

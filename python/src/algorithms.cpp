@@ -21,6 +21,7 @@
 #include "mscclpp/dsl/plan_json.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/jit/plan_algorithm.hpp"
+#include "mscclpp/nccl/registration.hpp"
 
 namespace mscclpp::python {
 namespace {
@@ -140,6 +141,20 @@ void bindAlgorithms(nb::module_& module) {
       .def_static("create_from_native_capsule", &fromCapsule, nb::arg("capsule"),
                   "Of a capsule that holds a std::shared_ptr<mscclpp::Algorithm>, as users' modules make it.")
       .def_static("create_from_plan", &ofPlan, nb::arg("plan"))
+      .def(
+          "register_with_nccl",
+          [](NamedAlgorithm const& self) {
+            return self.plan != nullptr ? registerWithNccl(*self.plan) : registerWithNccl(self.algorithm);
+          },
+          WithoutGil(),
+          "Has NCCL's functions of a preloaded libmscclpp_nccl.so ask it first, for communicators that are made from "
+          "then on. False where none is loaded.")
+      .def(
+          "unregister_from_nccl",
+          [](NamedAlgorithm const& self) {
+            return unregisterFromNccl(self.algorithm->collective(), self.algorithm->name());
+          },
+          WithoutGil(), "False where it was not registered.")
       .def(
           "refusal",
           [](NamedAlgorithm const& self, Communicator const& communicator, std::uintptr_t in, std::uintptr_t out,

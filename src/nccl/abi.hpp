@@ -70,6 +70,44 @@ struct ncclConfig_t {
   int maxCTAs;
 };
 
+// Of ncclCommQueryProperties, likewise; in 2.29.
+struct ncclCommProperties_t {
+  std::size_t size;
+  unsigned magic;
+  unsigned version;
+  int rank;
+  int nRanks;
+  int cudaDev;
+  int nvmlDev;
+  bool deviceApiSupport;
+  bool multimemSupport;
+  int ginType;
+  int nLsaTeams;
+  bool hostRmaSupport;
+  int railedGinType;
+};
+
+enum ncclCommMemStat_t : int {
+  ncclStatGpuMemSuspend = 0,
+  ncclStatGpuMemSuspended = 1,
+  ncclStatGpuMemPersist = 2,
+  ncclStatGpuMemTotal = 3,
+};
+
+struct ncclWaitSignalDesc_t {
+  int opCnt;
+  int peer;
+  int sigIdx;
+  int ctx;
+};
+
+struct ncclSimInfo_t {
+  std::size_t size;
+  unsigned magic;
+  unsigned version;
+  float estimatedTime;  // microseconds
+};
+
 struct ncclTeam_t {
   int nRanks;
   int rank;
@@ -81,9 +119,11 @@ namespace mscclpp::nccl {
 
 inline constexpr int version = 22809;  // what callers take features for granted from
 inline constexpr unsigned configMagic = 0xcafebeef;
+inline constexpr unsigned simInfoMagic = 0x74685283;
 inline constexpr int undefinedInt = INT_MIN;
 inline constexpr int noColor = -1;
 inline constexpr int shrinkAborts = 1;
 inline constexpr int windowSymmetric = 1;
+inline constexpr int suspendsMemory = 1;
 
 }  // namespace mscclpp::nccl

@@ -5,9 +5,11 @@
 #include <cstring>
 
 #include "base/random.hpp"
+#include "mscclpp/collectives/contexts.hpp"
+#include "mscclpp/collectives/cost_model.hpp"
 #include "mscclpp/collectives/message_group.hpp"
 #include "mscclpp/host/wait_report.hpp"
-#include "nccl/algorithms.hpp"
+#include "nccl/ids.hpp"
 #include "nccl/machine.hpp"
 #include "nccl/patience.hpp"
 #include "nccl/result.hpp"
@@ -62,19 +64,29 @@ CollectiveCall callOf(Operation const& operation, int rank, int ranks) {
 }  // namespace
 
 Comm::Comm(std::unique_ptr<Communicator> communicator, bool blocking)
-    : communicator_(std::move(communicator)), blocking_(blocking), queue_(communicator_->device(), false) {
+    : algorithms_(algorithms()),
+      communicator_(std::move(communicator)),
+      rank_(communicator_->rank()),
+      size_(communicator_->size()),
+      device_(communicator_->device()),
+      machine_(device_.runtime()),
+      blocking_(blocking),
+      queue_(device_, false) {
   if (auto const limit = patience("MSCCLPP_KERNEL_TIMEOUT")) communicator_->setTimeLimit(*limit);
   meetFirst();
   if (isApart_) return;
   (void)World::of(*communicator_);
-  prepareScaling(device());
+  prepareKernels(device());
   links_.emplace(*communicator_, linkRequirement(size()));
+  signals_.emplace(*communicator_, ranksHere_ == size());
 }
 
 Comm::Comm(std::shared_ptr<Bootstrap> bootstrap, Device device, bool blocking)
     : Comm(std::make_unique<Communicator>(std::move(bootstrap), device), blocking) {}
 
-Comm::~Comm() = default;
+Comm::~Comm() {
+  for (auto const& each : algorithms_->registered) each->forget(*communicator_);
+}
 
 // What ranks find out together once, so that calls need not.
 void Comm::meetFirst() {
@@ -92,7 +104,7 @@ void Comm::meetFirst() {
                     .number = freshNumber(),
                     .realVersion = real == nullptr ? 0 : real->version,
                     .forced = Forced::instance().bits(),
-                    .plans = planMark(),
+                    .plans = algorithms_->mark,
                     .apartFrom = -1};
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank() && !communicator_->reaches(peer)) mine.apartFrom = peer;
@@ -111,7 +123,8 @@ void Comm::meetFirst() {
              rank(), mine.realVersion, mine.forced, other, theirs.realVersion, theirs.forced);
     }
     if (theirs.plans != mine.plans) {
-      refuse(ncclInvalidUsage, "rank {} has other plans in {} than rank {} in its folder; have the same on all ranks",
+      refuse(ncclInvalidUsage,
+             "rank {} has other plans in {}, or registered other algorithms, than rank {}; have the same on all ranks",
              rank(), planFolder(), other);
     }
   }
@@ -153,14 +166,80 @@ void Comm::check(Operation const& operation) const {
     refuse(ncclInvalidArgument, "rank {}: root {}; there are ranks 0 to {}", rank(), operation.root, size() - 1);
   }
   if (operation.count == 0) return;
-  auto const call = callOf(operation, rank(), size());
-  if ((call.inBytes != 0 && call.in == nullptr) || (call.outBytes != 0 && call.out == nullptr)) {
+  auto const& traits = traitsOf(operation.collective);
+  bool const atRoot = rank() == operation.root;
+  bool const noInput = operation.in == nullptr && traits.in.isUsed(atRoot);
+  if (noInput || (operation.out == nullptr && traits.out.isUsed(atRoot))) {
     refuse(ncclInvalidArgument, "rank {}: {} of {} elements with a null pointer as its {}", rank(),
-           nameOf(operation.collective), operation.count, call.in == nullptr ? "input" : "output");
+           nameOf(operation.collective), operation.count, noInput ? "input" : "output");
   }
 }
 
-void Comm::requireUsable() const {
+void Comm::check(OneSided const& operation) {
+  requireUsable();
+  if (!signals_) {
+    refuse(ncclInvalidUsage, "rank {}: puts and signals do not go to NCCL's own library, as all of this communicator",
+           rank());
+  }
+  signals_->check(operation.signal);
+  if (operation.kind == OneSided::Kind::wait && operation.count == 0) {
+    refuse(ncclInvalidArgument, "rank {}: a wait for no signal of rank {}", rank(), operation.signal.peer);
+  }
+  if (operation.kind != OneSided::Kind::put) return;
+  std::lock_guard const lock(mutex_);
+  auto const& window = windowNamed(operation.window);
+  if (window.remote == nullptr) {
+    refuse(ncclInvalidArgument, "rank {}: a put into a window that was not registered with NCCL_WIN_COLL_SYMMETRIC",
+           rank());
+  }
+  if (operation.offset > window.bytes || operation.bytes > window.bytes - operation.offset) {
+    refuse(ncclInvalidArgument, "rank {}: a put of {} bytes from byte {} on into a window of {}", rank(),
+           operation.bytes, operation.offset, window.bytes);
+  }
+  if (operation.in == nullptr && operation.bytes != 0) {
+    refuse(ncclInvalidArgument, "rank {}: a put of {} bytes from a null pointer", rank(), operation.bytes);
+  }
+}
+
+void Comm::start(std::span<OneSided const> operations) {
+  KeepDevice const keep(device());
+  std::lock_guard const lock(mutex_);
+  requireUsable();
+  using Kind = OneSided::Kind;
+  try {
+    for (auto const& each : operations) {
+      if (each.kind == Kind::wait) continue;
+      auto const stream = Stream::borrow(device(), each.stream);
+      if (each.kind == Kind::put) {
+        stream.copy(windowNamed(each.window).remote->of(each.signal.peer) + each.offset, each.in, each.bytes);
+      }
+      signals_->signal(stream, each.signal);
+    }
+    for (auto const& each : operations) {
+      if (each.kind == Kind::wait) signals_->wait(Stream::borrow(device(), each.stream), each.signal, each.count);
+    }
+  } catch (Error const& error) {
+    note(error);
+    throw;
+  }
+}
+
+void Comm::bar(std::atomic<bool>& why) noexcept {
+  why = true;
+  barred_ = true;
+}
+
+void Comm::refuseUse() const {
+  if (revoked_) {
+    refuse(ncclInvalidUsage, "rank {}: the communicator has been revoked; split, shrink or destroy it", rank());
+  }
+  if (suspended_) {
+    refuse(ncclInvalidUsage, "rank {}: the communicator is suspended; call ncclCommResume on all ranks", rank());
+  }
+  requireUsableOrRevoked();
+}
+
+void Comm::requireUsableOrRevoked() const {
   if (aborted_) refuse(ncclInvalidUsage, "rank {}: the communicator has been aborted; make another", rank());
   if (finalized_) refuse(ncclInvalidUsage, "rank {}: the communicator has been finalized; only destroy it", rank());
   if (auto const code = failure_.load(); code != ncclSuccess) {
@@ -173,7 +252,7 @@ void Comm::requireUsable() const {
 }
 
 Queue& Comm::queueOf(void* stream) {
-  auto const graph = runtime(device().kind).captureOf(stream);
+  auto const graph = machine_.captureOf(stream);
   return graph == 0 ? queue_ : captured_.try_emplace(graph, device(), true).first->second;
 }
 
@@ -181,6 +260,18 @@ void Comm::start(std::span<Operation const> operations) {
   KeepDevice const keep(device());
   std::lock_guard const lock(mutex_);
   requireUsable();
+  // The most frequent call needs no lists.
+  if (operations.size() == 1 && operations.front().work == Work::collective && !shadow_) {
+    auto const& operation = operations.front();
+    if (operation.count == 0) return;
+    try {
+      if (auto const why = startCollective(operation); !why.empty()) fail(ErrorCode::unsupported, "{}", why);
+    } catch (Error const& error) {
+      note(error);
+      throw;
+    }
+    return;
+  }
   std::vector<Operation> messages;
   std::vector<Operation> others;
   try {
@@ -205,6 +296,22 @@ void Comm::start(std::span<Operation const> operations) {
   }
 }
 
+void Comm::execute(Algorithm const& algorithm, CollectiveCall const& call, void* stream) {
+  KeepDevice const keep(device());
+  std::lock_guard const lock(mutex_);
+  requireUsable();
+  if (isApart_) {
+    refuse(ncclInvalidUsage, "rank {}: {} runs where all ranks reach each other's memory, which these do not", rank(),
+           algorithm.name());
+  }
+  try {
+    algorithm.execute(*communicator_, queueOf(stream).in(stream), call);
+  } catch (Error const& error) {
+    note(error);
+    throw;
+  }
+}
+
 CollectiveCall Comm::callFor(Operation const& operation) const {
   auto call = callOf(operation, rank(), size());
   if (isSummedFirst(operation)) call.op = ReduceOp::sum;
@@ -222,7 +329,8 @@ bool Comm::startsAtOnce(std::span<Operation const> operations) {
     if (goesToReal(operation) || operation.factor) return false;
     if (operation.work != Work::collective) return true;
     auto const& last = queueOf(operation.stream).last();
-    return last && algorithms().startsAtOnce(operation.collective, *communicator_, *last, callFor(operation));
+    return last &&
+           algorithms_->collection.startsAtOnce(operation.collective, *communicator_, *last, callFor(operation));
   });
 }
 
@@ -231,17 +339,17 @@ std::string Comm::startCollective(Operation const& operation) {
   auto const& stream = queue.in(operation.stream);
   auto call = callFor(operation);
   try {
-    if (queue.isNew()) algorithms().prepare(*communicator_, stream, preparedBytes);
+    if (queue.isNew()) algorithms_->collection.prepare(*communicator_, stream, preparedBytes);
     if (operation.factor) {
       // Nothing may be multiplied yet where the call then goes to NCCL, which does that itself.
-      (void)algorithms().resolve(operation.collective, World::of(*communicator_), call);
+      (void)algorithms_->collection.resolve(operation.collective, World::of(*communicator_), call);
       // Into the output where there is room, which then is the input too.
       bool const fits = call.outBytes >= call.inBytes;
       void* const scaled = fits ? call.out : scratch(call.inBytes, stream.capturing());
       scale(stream, *operation.factor, call.in, scaled, call.inBytes / bytesOf(call.type));
       call.in = scaled;
     }
-    algorithms().execute(operation.collective, *communicator_, stream, call);
+    algorithms_->collection.execute(operation.collective, *communicator_, stream, call);
   } catch (Error const& error) {
     if (error.code() == ErrorCode::unsupported) return error.what();
     throw;
@@ -256,7 +364,7 @@ std::string Comm::startCollective(Operation const& operation) {
 // side.
 Stream const& Comm::streamOf(std::span<Operation const> messages) {
   auto* const native = messages.front().stream;
-  if (runtime(device().kind).captureOf(native) != 0) return queueOf(native).in(native);
+  if (machine_.captureOf(native) != 0) return queueOf(native).in(native);
   Stream const* stream = nullptr;
   for (auto const& message : messages) {
     std::pair const end(message.root, message.work == Work::send);
@@ -295,7 +403,7 @@ std::byte* Comm::scratch(std::size_t bytes, bool capturing) {
 
 std::shared_ptr<Comm> Comm::split(int color, int key, bool blocking) {
   std::lock_guard const lock(mutex_);
-  requireUsable();
+  requireUsableOrRevoked();
   if (color < 0 && color != noColor) refuse(ncclInvalidArgument, "rank {}: colour {}; give 0 or more", rank(), color);
   struct Choice {
     int color;
@@ -329,6 +437,60 @@ std::shared_ptr<Comm> Comm::shrink(std::span<int const> excluded, bool blocking)
   return std::make_shared<Comm>(communicator_->shrink(members), blocking);
 }
 
+ncclUniqueId Comm::makeGrowthId() {
+  std::lock_guard const lock(mutex_);
+  requireUsable();
+  if (growthId_) {
+    refuse(ncclInvalidUsage, "rank {}: the id that was made before has not been used; give it to ncclCommGrow", rank());
+  }
+  return growthId_.emplace(freshId());
+}
+
+ncclUniqueId Comm::agreeToGrow(int ranks, ncclUniqueId const* id) {
+  std::lock_guard const lock(mutex_);
+  requireUsable();
+  struct Offer {
+    ncclUniqueId id;
+    int given;
+    int ranks;
+  };
+  std::vector<Offer> all(static_cast<std::size_t>(size()));
+  auto& mine = all[static_cast<std::size_t>(rank())];
+  mine.ranks = ranks;
+  if (id != nullptr) {
+    mine.id = *id;
+    // One that is none of this communicator's is refused by all, so that nobody waits.
+    bool const own = growthId_ && std::memcmp(growthId_->internal, id->internal, sizeof id->internal) == 0;
+    mine.given = own ? 1 : -1;
+  }
+  communicator_->setup()->allGather(all.data(), sizeof(Offer));
+  ncclUniqueId const* chosen = nullptr;
+  for (int other = 0; other < size(); ++other) {
+    auto const& offer = all[static_cast<std::size_t>(other)];
+    if (offer.ranks != ranks) {
+      refuse(ncclInvalidArgument, "rank {}: to grow to {} ranks, but rank {} says {}", rank(), ranks, other,
+             offer.ranks);
+    }
+    if (offer.given < 0) {
+      refuse(ncclInvalidArgument, "rank {}: the id that rank {} gives is not from its ncclCommGetUniqueId", rank(),
+             other);
+    }
+    if (offer.given == 0) continue;
+    if (chosen != nullptr) {
+      refuse(ncclInvalidArgument, "rank {}: rank {} gives an id, too; one of the ranks that are there gives it", rank(),
+             other);
+    }
+    chosen = &offer.id;
+  }
+  if (chosen == nullptr) {
+    refuse(ncclInvalidArgument,
+           "rank {}: none of the ranks that are there gives an id; the one that made it by ncclCommGetUniqueId does",
+           rank());
+  }
+  growthId_.reset();
+  return *chosen;
+}
+
 int Comm::addFactor(Factor const& factor) {
   std::lock_guard const lock(factorMutex_);
   auto const free = std::ranges::find_if(factors_, [](auto const& held) { return !held; });
@@ -360,6 +522,10 @@ void* Comm::addWindow(void* base, std::size_t bytes, bool symmetric) {
   std::lock_guard const lock(mutex_);
   requireUsable();
   if (base == nullptr || bytes == 0) refuse(ncclInvalidArgument, "rank {}: a window without memory", rank());
+  std::unique_ptr<RemoteMemory> remote;
+  if (symmetric && !isApart_) {
+    remote = std::make_unique<RemoteMemory>(*communicator_, base, bytes, ranksHere_ == size());
+  }
   if (symmetric) {
     // Peers find each other's buffers by how far they lie in their allocations.
     auto const allocation = device().runtime().allocationOf(base);
@@ -369,7 +535,7 @@ void* Comm::addWindow(void* base, std::size_t bytes, bool symmetric) {
     communicator_->setup()->allGather(places.data(), sizeof mine);
     symmetric = std::ranges::count(places, mine) == size();
   }
-  auto window = std::make_unique<Window>(Window{static_cast<std::byte*>(base), bytes, symmetric});
+  auto window = std::make_unique<Window>(Window{static_cast<std::byte*>(base), bytes, symmetric, std::move(remote)});
   auto* const handle = window.get();
   windows_.emplace(handle, std::move(window));
   return handle;
@@ -378,6 +544,17 @@ void* Comm::addWindow(void* base, std::size_t bytes, bool symmetric) {
 void Comm::removeWindow(void* window) {
   std::lock_guard const lock(mutex_);
   if (windows_.erase(window) == 0) refuse(ncclInvalidArgument, "rank {}: no such window", rank());
+}
+
+Comm::Window& Comm::windowNamed(void* window) {
+  auto const found = windows_.find(window);
+  if (found == windows_.end()) refuse(ncclInvalidArgument, "rank {}: no such window", rank());
+  return *found->second;
+}
+
+void* Comm::baseOf(void* window) {
+  std::lock_guard const lock(mutex_);
+  return windowNamed(window).base;
 }
 
 bool Comm::isSymmetric(void const* data, std::size_t bytes) const {
@@ -392,15 +569,101 @@ void Comm::finalize() {
   std::lock_guard const lock(mutex_);
   if (finalized_) refuse(ncclInvalidArgument, "rank {}: the communicator has been finalized already", rank());
   requireUsable();
-  finalized_ = true;
+  bar(finalized_);
   finishWork();
   communicator_->checkReports();
 }
 
 void Comm::abort() noexcept {
-  aborted_ = true;
+  bar(aborted_);
+  abortWork();
+}
+
+void Comm::revoke() noexcept {
+  bar(revoked_);
+  abortWork();
+}
+
+void Comm::abortWork() noexcept {
   communicator_->abort();
+  for (auto const& each : algorithms_->registered) each->abort(*communicator_);
   if (shadow_) shadow_->abort();
+}
+
+void Comm::suspend() {
+  std::lock_guard const lock(mutex_);
+  requireUsable();
+  auto const bytes = contextCounts(*communicator_).workspaceBytes + linkBytes();
+  // Waits for the work of all ranks.
+  releaseContexts(*communicator_);
+  links_.reset();
+  scratch_.clear();
+  captured_.clear();
+  suspendedBytes_ = bytes;
+  bar(suspended_);
+}
+
+void Comm::resume() {
+  std::lock_guard const lock(mutex_);
+  if (!suspended_) refuse(ncclInvalidUsage, "rank {}: the communicator is not suspended", rank());
+  if (!isApart_) links_.emplace(*communicator_, linkRequirement(size()));
+  queue_.renew();
+  suspended_ = false;
+  barred_ = false;
+  if (aborted_ || revoked_ || finalized_ || failure_ != ncclSuccess) barred_ = true;
+}
+
+std::size_t Comm::linkBytes() const {
+  if (!links_) return 0;
+  return layout::PointToPointLayout::make(static_cast<std::uint32_t>(size()), linkRequirement(size())).total;
+}
+
+Comm::Memory Comm::memory() {
+  std::lock_guard const lock(mutex_);
+  Memory memory{.suspendable = suspendedBytes_, .rest = signals_ ? signals_->bytes() : 0, .suspended = suspended_};
+  if (!suspended_) {
+    memory.suspendable = contextCounts(*communicator_).workspaceBytes + linkBytes();
+    for (auto const& scratch : scratch_) memory.suspendable += scratch.bytes();
+  }
+  return memory;
+}
+
+double Comm::predictedTime(std::span<Operation const> operations) const {
+  auto const& world = World::of(*communicator_);
+  auto const& model = MachineModel::of(world.device);
+  double seconds = 0;
+  double sent = 0;
+  bool messages = false;
+  for (auto const& operation : operations) {
+    if (operation.work != Work::collective) {
+      messages = true;
+      if (operation.work == Work::send) sent += static_cast<double>(operation.count * bytesOf(operation.type));
+      continue;
+    }
+    if (operation.count == 0) continue;
+    auto const call = callFor(operation);
+    auto const found = algorithms_->collection.resolve(operation.collective, world, call);
+    std::optional<double> time;
+    if (found.launch) {
+      auto const& shape = found.launch->shape;
+      auto const parts = static_cast<std::size_t>(size());
+      time = predict(model, {.ranks = size(),
+                             .collective = operation.collective,
+                             .algorithm = found.algorithm->name(),
+                             .bytes = traitsOf(operation.collective).wholeBytes(call.inBytes, call.outBytes, parts),
+                             .blocks = shape.blocks,
+                             .threads = shape.threads,
+                             .overlapped = shape.overlapPrevious});
+    }
+    if (!time) {
+      refuse(ncclInvalidUsage, "rank {}: the model of costs does not know {} by {}", rank(),
+             nameOf(operation.collective), found.algorithm->name());
+    }
+    seconds += *time;
+  }
+  // All together, in one kernel.
+  if (messages) seconds += model.kernelTime + model.packetTime + sent / model.storeRate;
+  return seconds;
 }
 
 void Comm::note(Error const& error) noexcept {
@@ -408,22 +671,27 @@ void Comm::note(Error const& error) noexcept {
   if (error.code() == ErrorCode::invalidUsage || error.code() == ErrorCode::unsupported) return;
   int none = ncclSuccess;
   failure_.compare_exchange_strong(none, codeOf(error.code()));
+  barred_ = true;
 }
 
 ncclResult_t Comm::asyncError() {
   // Another thread may be at work here, so nothing is taken away.
-  if (failure_ == ncclSuccess && !aborted_) {
-    auto const text = explain(*communicator_->watch());
+  if (failure_ == ncclSuccess && !aborted_ && !revoked_) {
+    auto text = explain(*communicator_->watch());
     auto const fault = communicator_->fault();
+    for (auto const& each : algorithms_->registered) {
+      if (text.empty()) text = each->fault(*communicator_);
+    }
     if (fault || !text.empty()) {
       int none = ncclSuccess;
       if (failure_.compare_exchange_strong(none, ncclRemoteError)) {
+        barred_ = true;
         (void)guarded("ncclCommGetAsyncError",
                       [&]() -> ncclResult_t { refuse(ncclRemoteError, "{}", fault ? fault->what() : text); });
       }
     }
   }
-  if (failure_ == ncclSuccess && shadow_ && !aborted_) return shadow_->asyncError();
+  if (failure_ == ncclSuccess && shadow_ && !aborted_ && !revoked_) return shadow_->asyncError();
   return static_cast<ncclResult_t>(failure_.load());
 }
 

@@ -25,6 +25,7 @@
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/point_to_point.hpp"
 #include "nccl/abi.hpp"
+#include "nccl/algorithms.hpp"
 #include "nccl/fallback/shadow.hpp"
 #include "nccl/operation.hpp"
 #include "nccl/queue.hpp"
@@ -38,19 +39,25 @@ class Comm {
   Comm(std::shared_ptr<Bootstrap> bootstrap, Device device, bool blocking);
   ~Comm();
 
-  int rank() const noexcept { return communicator_->rank(); }
-  int size() const noexcept { return communicator_->size(); }
-  Device device() const noexcept { return communicator_->device(); }
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  Device device() const noexcept { return device_; }
   Communicator const& communicator() const noexcept { return *communicator_; }
   // Of the communicator; the same on all its ranks.
   std::uint64_t key() const noexcept { return key_; }
   int ranksHere() const noexcept { return ranksHere_; }  // in this process
   bool blocking() const noexcept { return blocking_; }
+  bool hasOneSided() const noexcept { return signals_.has_value(); }
 
   // Throws where this cannot be right.
   void check(Operation const& operation) const;
+  void check(OneSided const& operation);
   // Puts them into their streams: collectives in the order given, then all messages together.
   void start(std::span<Operation const> operations);
+  // Waits last, since it may be these puts that others wait for before they signal.
+  void start(std::span<OneSided const> operations);
+  // The same with an algorithm that is not the library's own.
+  void execute(Algorithm const& algorithm, CollectiveCall const& call, void* stream);
   // Whether start() would wait for no other rank.
   bool startsAtOnce(std::span<Operation const> operations);
 
@@ -63,13 +70,33 @@ class Comm {
   Factor factor(int op) const;
   void removeFactor(int op);
 
+  // Collective: the id that one of the ranks gives, on all, for a communicator of `ranks` with these as its first ones.
+  ncclUniqueId agreeToGrow(int ranks, ncclUniqueId const* id);
+  // Of this communicator, for one growth.
+  ncclUniqueId makeGrowthId();
+
   // Collective, for `symmetric` memory. Whoever unregisters a window names it.
   void* addWindow(void* base, std::size_t bytes, bool symmetric);
   void removeWindow(void* window);
+  void* baseOf(void* window);
+
+  // Seconds that they take, by the model of the machine's costs. Throws for what that does not know.
+  double predictedTime(std::span<Operation const> operations) const;
 
   // Collective: returns when this rank's work is done. Further work is refused.
   void finalize();
   void abort() noexcept;
+  // Ends this rank's work as abort() does; then split(), shrink() and the end are all that it is good for.
+  void revoke() noexcept;
+  // Collective: frees the memory that work needs, until resume(), which is, too. Graphs captured so far must not run.
+  void suspend();
+  void resume();
+  struct Memory {
+    std::size_t suspendable = 0;  // now or, while it is suspended, before
+    std::size_t rest = 0;
+    bool suspended = false;
+  };
+  Memory memory();
   // Of what was started so far: ncclSuccess as far as is known.
   ncclResult_t asyncError();
   // Before it goes, aborted or not: waits for the work of this device, and for the other ranks to have come as far or
@@ -81,7 +108,8 @@ class Comm {
   struct Window {
     std::byte* base;
     std::size_t bytes;
-    bool symmetric;  // lies alike on all ranks
+    bool symmetric;                          // lies alike on all ranks
+    std::unique_ptr<RemoteMemory> remote{};  // of all ranks; null: it was not registered as symmetric
   };
 
   void meetFirst();
@@ -92,17 +120,32 @@ class Comm {
   std::string startCollective(Operation const& operation);
   void startMessages(std::span<Operation const> messages);
   Stream const& streamOf(std::span<Operation const> messages);
-  void requireUsable() const;
+  void abortWork() noexcept;
+  void requireUsable() const {
+    if (barred_.load(std::memory_order_relaxed)) refuseUse();
+  }
+  void refuseUse() const;
+  void requireUsableOrRevoked() const;
+  void bar(std::atomic<bool>& why) noexcept;
+  Window& windowNamed(void* window);
+  std::size_t linkBytes() const;
   bool isSymmetric(void const* data, std::size_t bytes) const;
   std::byte* scratch(std::size_t bytes, bool capturing);
   void note(Error const& error) noexcept;
 
+  std::shared_ptr<Algorithms const> algorithms_;
   std::unique_ptr<Communicator> communicator_;
+  // As it has them, which every call asks for.
+  int const rank_;
+  int const size_;
+  Device const device_;
+  Runtime& machine_;
   bool blocking_;
   std::uint64_t key_ = 0;
   int ranksHere_ = 1;
   std::mutex mutex_;  // of work
   std::optional<PointToPoint> links_;
+  std::optional<Signals> signals_;
   std::optional<Shadow> shadow_;
   bool isApart_ = false;  // there are ranks whose memory is not reached
   Queue queue_;
@@ -112,8 +155,14 @@ class Comm {
   std::map<void*, std::unique_ptr<Window>> windows_;
   mutable std::mutex factorMutex_;
   std::vector<std::optional<Factor>> factors_;
+  // Any of the next: what every call looks at.
+  std::atomic<bool> barred_{false};
   std::atomic<bool> finalized_{false};
   std::atomic<bool> aborted_{false};
+  std::atomic<bool> revoked_{false};
+  std::atomic<bool> suspended_{false};
+  std::size_t suspendedBytes_ = 0;
+  std::optional<ncclUniqueId> growthId_;
   std::atomic<int> failure_{ncclSuccess};
 };
 

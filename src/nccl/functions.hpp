@@ -21,6 +21,14 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, int const* devices);
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config);
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_t* made, ncclConfig_t* config,
                             int flags);
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* id);
+ncclResult_t ncclCommGrow(ncclComm_t comm, int ranks, ncclUniqueId const* id, int rank, ncclComm_t* made,
+                          ncclConfig_t* config);
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
+ncclResult_t ncclCommResume(ncclComm_t comm);
+ncclResult_t ncclCommMemStats(ncclComm_t comm, int which, std::uint64_t* value);
+ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* properties);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
@@ -36,8 +44,16 @@ ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle);
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, std::size_t bytes, ncclWindow_t* window, int flags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 
+ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void** place);
+
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info);
+ncclResult_t ncclPutSignal(void const* data, std::size_t count, int type, int peer, ncclWindow_t window,
+                           std::size_t offset, int signal, int context, unsigned flags, ncclComm_t comm,
+                           ncclStream stream);
+ncclResult_t ncclSignal(int peer, int signal, int context, unsigned flags, ncclComm_t comm, ncclStream stream);
+ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t* waits, ncclComm_t comm, ncclStream stream);
 ncclResult_t ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, ncclComm_t comm);
 ncclResult_t ncclRedOpDestroy(int op, ncclComm_t comm);
 ncclResult_t ncclAllReduce(void const* in, void* out, std::size_t count, int type, int op, ncclComm_t comm,

@@ -15,7 +15,13 @@ namespace {
 
 struct Started {
   std::shared_ptr<Comm> comm;
-  std::vector<Operation> operations;
+  std::vector<Operation> operations{};
+  std::vector<OneSided> oneSided{};
+
+  void start() const {
+    if (!operations.empty()) comm->start(operations);
+    if (!oneSided.empty()) comm->start(oneSided);
+  }
 };
 
 struct Jobs {
@@ -29,8 +35,10 @@ struct Jobs {
   }
 };
 
+// Apart from the rest, which has to be constructed in each thread, since every call looks at it.
+constinit thread_local int depth = 0;
+
 struct Group {
-  int depth = 0;
   ncclResult_t error = ncclSuccess;
   std::vector<Started> started;
   std::vector<Jobs> jobs;
@@ -61,17 +69,17 @@ void runBeside(Items const& items, Run&& run) {
 
 }  // namespace
 
-bool inGroup() noexcept { return group.depth != 0; }
+bool inGroup() noexcept { return depth != 0; }
 
 void spoilGroup(ncclResult_t code) noexcept {
   if (inGroup() && group.error == ncclSuccess) group.error = code;
 }
 
-void groupStart() { ++group.depth; }
+void groupStart() { ++depth; }
 
 ncclResult_t groupEnd() {
-  if (group.depth == 0) refuse(ncclInvalidUsage, "no group is open: there was no ncclGroupStart for it");
-  if (--group.depth != 0) return ncclSuccess;
+  if (depth == 0) refuse(ncclInvalidUsage, "no group is open: there was no ncclGroupStart for it");
+  if (--depth != 0) return ncclSuccess;
   auto const ended = std::exchange(group, {});
   if (ended.error != ncclSuccess) return ended.error;
   if (ended.jobs.empty() && ended.started.empty()) return ncclSuccess;
@@ -90,19 +98,48 @@ ncclResult_t groupEnd() {
   bool const atOnce =
       std::ranges::all_of(ended.started, [](Started const& one) { return one.comm->startsAtOnce(one.operations); });
   if (atOnce) {
-    for (auto const& one : ended.started) one.comm->start(one.operations);
+    for (auto const& one : ended.started) one.start();
   } else {
-    runBeside(ended.started, [](Started const& one) { one.comm->start(one.operations); });
+    runBeside(ended.started, [](Started const& one) { one.start(); });
   }
   return inProgress ? ncclInProgress : ncclSuccess;
 }
 
+ncclResult_t groupSimulateEnd(double& seconds) {
+  if (depth == 0) refuse(ncclInvalidUsage, "no group is open: there was no ncclGroupStart for it");
+  if (--depth != 0) return ncclSuccess;
+  auto const ended = std::exchange(group, {});
+  if (ended.error != ncclSuccess) return ended.error;
+  if (!ended.jobs.empty()) refuse(ncclInvalidUsage, "communicators are not made in a group that is only simulated");
+  for (auto const& one : ended.started) {
+    if (!one.oneSided.empty()) refuse(ncclInvalidUsage, "the model of costs does not know puts and signals");
+    // Communicators have devices of their own.
+    seconds = std::max(seconds, one.comm->predictedTime(one.operations));
+  }
+  return ncclSuccess;
+}
+
+namespace {
+
+Started& startedOf(std::shared_ptr<Comm> const& comm) {
+  auto found = std::ranges::find(group.started, comm, &Started::comm);
+  if (found == group.started.end()) found = group.started.insert(found, Started{comm});
+  return *found;
+}
+
+}  // namespace
+
 void enqueue(std::shared_ptr<Comm> const& comm, Operation const& operation) {
   comm->check(operation);
   if (!inGroup()) return comm->start({&operation, 1});
-  auto found = std::ranges::find(group.started, comm, &Started::comm);
-  if (found == group.started.end()) found = group.started.insert(found, Started{comm, {}});
-  found->operations.push_back(operation);
+  startedOf(comm).operations.push_back(operation);
+}
+
+void enqueue(std::shared_ptr<Comm> const& comm, std::span<OneSided const> operations) {
+  for (auto const& operation : operations) comm->check(operation);
+  if (!inGroup()) return comm->start(operations);
+  auto& noted = startedOf(comm).oneSided;
+  noted.insert(noted.end(), operations.begin(), operations.end());
 }
 
 ncclResult_t enqueueJob(Handle const* communicator, bool blocking, std::function<void()> job) {

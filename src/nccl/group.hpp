@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "nccl/abi.hpp"
 #include "nccl/comm.hpp"
@@ -19,12 +20,15 @@ class Handle;
 void groupStart();
 // Throws invalidUsage without a start.
 ncclResult_t groupEnd();
+// In its place: how long what is in the group would take, by the model of costs, and nothing is started.
+ncclResult_t groupSimulateEnd(double& seconds);
 bool inGroup() noexcept;
 // A call inside has failed.
 void spoilGroup(ncclResult_t code) noexcept;
 
 // Starts it, or notes it where a group is open.
 void enqueue(std::shared_ptr<Comm> const& comm, Operation const& operation);
+void enqueue(std::shared_ptr<Comm> const& comm, std::span<OneSided const> operations);
 // Something that waits for other ranks. Jobs of one communicator run one after another, those of several side by side;
 // with `blocking` false nobody waits for their end, which `handle` tells.
 ncclResult_t enqueueJob(Handle const* communicator, bool blocking, std::function<void()> job);

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "mscclpp/dsl/plan_algorithm.hpp"
+#include "mscclpp/host/stream.hpp"
 #include "nccl/machine.hpp"
+#include "nccl/result.hpp"
 
 namespace mscclpp::nccl {
 namespace {
@@ -23,4 +25,26 @@ KeepDevice::~KeepDevice() { current = before_; }
 
 }  // namespace mscclpp::nccl
 
-extern "C" void mscclppNcclSimSetDevice(int ordinal) { mscclpp::nccl::current = ordinal; }
+using namespace mscclpp;
+
+extern "C" {
+
+__attribute__((visibility("default"))) void mscclppNcclSimSetDevice(int ordinal) { nccl::current = ordinal; }
+
+__attribute__((visibility("default"))) void* mscclppNcclSimCreateStream() {
+  void* made = nullptr;
+  (void)nccl::guarded("mscclppNcclSimCreateStream", [&] {
+    made = runtime(nccl::machine).createStream(nccl::current);
+    return ncclSuccess;
+  });
+  return made;
+}
+
+__attribute__((visibility("default"))) int mscclppNcclSimDestroyStream(void* stream) {
+  return nccl::guarded("mscclppNcclSimDestroyStream", [&] {
+    Stream::borrow(nccl::currentDevice(), stream).synchronize();
+    runtime(nccl::machine).destroyStream(stream);
+    return ncclSuccess;
+  });
+}
+}

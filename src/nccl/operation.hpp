@@ -9,7 +9,8 @@
 
 #include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/device/data_type.hpp"
-#include "nccl/scale.hpp"
+#include "nccl/kernels/kernels.hpp"
+#include "nccl/one_sided.hpp"
 
 namespace mscclpp::nccl {
 
@@ -25,6 +26,19 @@ struct Operation {
   ReduceOp op = ReduceOp::none;
   std::optional<Factor> factor{};  // of the inputs, before they are summed
   int root = 0;                    // or the peer
+  void* stream = nullptr;
+};
+
+// A put with its signal, a signal alone, or a wait for some.
+struct OneSided {
+  enum class Kind : std::uint8_t { put, signal, wait };
+  Kind kind = Kind::signal;
+  void const* in = nullptr;
+  std::size_t bytes = 0;
+  void* window = nullptr;  // as a communicator names it
+  std::size_t offset = 0;
+  Signals::Which signal{};
+  std::uint64_t count = 0;  // of signals
   void* stream = nullptr;
 };
 

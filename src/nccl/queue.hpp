@@ -36,8 +36,9 @@ class Queue {
   }
   // The stream that was last worked in, if any.
   std::optional<Stream> const& last() const { return last_; }
-  // The first time that it is asked.
+  // The first time that it is asked, and the first after renew().
   bool isNew() { return !std::exchange(asked_, true); }
+  void renew() { asked_ = false; }
 
  private:
   Device device_;

@@ -91,6 +91,23 @@ TEST_CASE("every collective gives what it should, apart and in place") {
     CHECK_NCCL(ncclReduceScatter(all.data(), own, count, ncclFloat32, ncclSum, rank.comm, rank.native()));
     rank.stream.synchronize();
     CHECK(all.values()[static_cast<std::size_t>(rank.rank) * count] == me * ranks);
+
+    // At the root, whose part lies where it goes to or comes from.
+    all.set(numbered(rank.rank, ranks));
+    CHECK_NCCL(ncclGather(own, atRoot ? all.data() : nullptr, count, ncclFloat32, root, rank.comm, rank.native()));
+    rank.stream.synchronize();
+    if (atRoot) {
+      for (int part = 0; part < ranks; ++part) {
+        CHECK(all.values()[static_cast<std::size_t>(part) * count] == 100 * part + part);
+      }
+    }
+    all.set(numbered(rank.rank, ranks));
+    CHECK_NCCL(ncclScatter(atRoot ? all.data() : nullptr, own, count, ncclFloat32, root, rank.comm, rank.native()));
+    one.set(std::vector<float>(count, me));
+    CHECK_NCCL(ncclReduce(one.data(), one.data(), count, ncclFloat32, ncclSum, root, rank.comm, rank.native()));
+    rank.stream.synchronize();
+    CHECK(all.values()[static_cast<std::size_t>(rank.rank) * count] == 100 * root + me);
+    if (atRoot) CHECK(one.are(6));
   });
 }
 
@@ -323,5 +340,45 @@ TEST_CASE("averages of small integers are of sums that wrap around, as NCCL's") 
     rank.stream.synchronize();
     CHECK(large.are((400 - 256) / 2));
     CHECK(negative.are(-1));
+  });
+}
+
+TEST_CASE("different communicators are used by different threads at once") {
+  forEachNcclRank(2, [](NcclRank& rank) {
+    ncclComm_t others[3]{};
+    for (auto& other : others) CHECK_NCCL(ncclCommSplit(rank.comm, 0, rank.rank, &other, nullptr));
+    std::vector<std::thread> threads;
+    for (auto* const other : others) {
+      threads.emplace_back([&rank, other] {
+        Stream const stream(rank.device);
+        Data<float> const data(rank.device, 16, 1);
+        for (int call = 0; call < 5; ++call) {
+          CHECK_NCCL(ncclAllReduce(data.data(), data.data(), 16, ncclFloat32, ncclSum, other, stream.native()));
+          stream.synchronize();  // simulated threads are not many
+        }
+        CHECK(data.are(32));
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    for (auto* const other : others) CHECK_NCCL(ncclCommDestroy(other));
+  });
+}
+
+TEST_CASE("ranks may have one device") {
+  ncclUniqueId id{};
+  CHECK_NCCL(ncclGetUniqueId(&id));
+  onThreads(3, [&](int rank) {
+    mscclppNcclSimSetDevice(1);
+    Stream const stream(simDevice(1));
+    ncclComm_t comm = nullptr;
+    CHECK_NCCL(ncclCommInitRank(&comm, 3, id, rank));
+    int device = -1;
+    CHECK_NCCL(ncclCommCuDevice(comm, &device));
+    CHECK(device == 1);
+    Data<float> const data(simDevice(1), count, static_cast<float>(rank + 1));
+    CHECK_NCCL(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, comm, stream.native()));
+    stream.synchronize();
+    CHECK(data.are(6));
+    CHECK_NCCL(ncclCommDestroy(comm));
   });
 }

@@ -324,6 +324,14 @@ TEST_CASE("what cannot be right is refused, in words") {
   config.size = 16;  // of a caller that knows no more
   CHECK_NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
   CHECK_NCCL(ncclCommDestroy(comm));
+  struct Later {  // of a caller that knows more
+    ncclConfig_t known;
+    int unknown[20];
+  } later{configuration(), {7, 7, 7}};
+  later.known.size = sizeof later;
+  CHECK_NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &later.known));
+  CHECK_NCCL(ncclCommDestroy(comm));
+  CHECK(ncclGetLastError(nullptr) != nullptr);
 
   forEachNcclRank(2, [](NcclRank& rank) {
     Data<float> data(rank.device, count, 1);

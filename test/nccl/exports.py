@@ -13,7 +13,8 @@ import sys
 ALONE = {"ncclResetDebugInitInternal"}
 EVERYWHERE = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "ld-linux", "libgcc_s.so",
               "libboost_context.so")  # the last of the simulated machine
-OWN = {"mscclppNcclSimSetDevice"}
+OWN = {"mscclppNcclRegister", "mscclppNcclUnregister", "mscclppNcclSimSetDevice", "mscclppNcclSimCreateStream",
+       "mscclppNcclSimDestroyStream"}
 
 
 def main():

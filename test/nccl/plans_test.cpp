@@ -24,6 +24,7 @@ std::string chosen(void* in, void* out, std::size_t bytes) {
   world.ranks = 2;
   world.machine = DeviceKind::sim;
   return nccl::algorithms()
+      ->collection
       .resolve(
           Collective::allReduce, world,
           {.in = in, .out = out, .inBytes = bytes, .outBytes = bytes, .type = DataType::float32, .op = ReduceOp::sum})
@@ -51,8 +52,8 @@ TEST_CASE("a plan in the folder makes the calls that it is for") {
   alignas(16) std::byte buffers[2]{};
   CHECK(chosen(buffers, buffers, 4 * count) == "twoshot_packets");
   CHECK(chosen(buffers, buffers, 128 << 10) != "twoshot_packets");
-  CHECK(nccl::algorithms().find(Collective::allReduce, "oneshot_packets") == nullptr);
-  CHECK(nccl::planMark() != 0);
+  CHECK(nccl::algorithms()->collection.find(Collective::allReduce, "oneshot_packets") == nullptr);
+  CHECK(nccl::algorithms()->mark != 0);
 
   forEachNcclRank(2, [](NcclRank const& rank) {
     for (auto const elements : {count, std::size_t{1}, std::size_t{100'000}}) {

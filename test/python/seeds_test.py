@@ -100,18 +100,6 @@ class TorchIntegration(Seeds):
     def test_native_module(self):
         self.check("customized_allgather.py", 3)
 
-    def test_plan_for_nccl(self):
-        """That part of the example which needs no GPU: a plan that is proved, lies where it is looked for, and runs."""
-        paths = set(self.run_ranks(2, EXAMPLES / "dsl_with_nccl_api.py", "--plan-only"))
-        path = self.folder / "default" / "allreduce_nvls_2.json"
-        self.assertEqual(paths, {f"{path}\n"})
-        self.assertEqual([each.name for each in path.parent.iterdir()], [path.name])
-        plan = mscclpp.ExecutionPlan(str(path))
-        self.assertEqual((plan.collective, plan.ranks, plan.min_message_size), ("allreduce", 2, 1 << 20))
-        few = "--size 1M --in_place --n_iters 1 --n_graph_iters 1"
-        [said, _] = self.run_ranks(2, EXECUTOR_TEST, "-path", path, *few.split())
-        self.assertIn("all elements are right", said)
-
 
 class QuickStart(Seeds):
     """Plans that programs print, and the program that runs them."""

@@ -2,18 +2,16 @@
 //
 // Communicators: made, asked, split, ended; memory; errors.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "mscclpp/host/bootstrap/local_bootstrap.hpp"
-#include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
-#include "nccl/exports.hpp"
+#include "nccl/exports/exports.hpp"
 #include "nccl/handle.hpp"
+#include "nccl/ids.hpp"
 #include "nccl/machine.hpp"
-#include "nccl/patience.hpp"
 
 namespace mscclpp::nccl {
 namespace {
@@ -79,27 +77,8 @@ ncclResult_t initRank(ncclComm_t* comm, int ranks, ncclUniqueId const& id, int r
   }
   (void)device.properties();
   auto const wishes = wishesOf(config);
-  std::array<std::byte, uniqueIdBytes> bytes;
-  std::memcpy(bytes.data(), id.internal, sizeof bytes);
-  return begin(comm, device, wishes, nullptr, [=] {
-    std::shared_ptr<Bootstrap> bootstrap;
-    if (ranks == 1) {
-      bootstrap = LocalBootstrap::create(1).front();
-    } else {
-      auto tcp = std::make_shared<TcpBootstrap>(rank, ranks);
-      tcp->initialize(UniqueId::fromBytes(bytes), patience("MSCCLPP_TIMEOUT"));
-      bootstrap = std::move(tcp);
-    }
-    return std::make_shared<Comm>(std::move(bootstrap), device, wishes.blocking);
-  });
-}
-
-ncclUniqueId freshId() {
-  ncclUniqueId id{};
-  auto const bytes = TcpBootstrap::createUniqueId().toBytes();
-  static_assert(sizeof bytes == sizeof id.internal);
-  std::memcpy(id.internal, bytes.data(), sizeof bytes);
-  return id;
+  return begin(comm, device, wishes, nullptr,
+               [=] { return std::make_shared<Comm>(meetBy(id, rank, ranks), device, wishes.blocking); });
 }
 
 void requirePlace(void const* place) {
@@ -216,6 +195,128 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm
     if ((flags & shrinkAborts) != 0) parent->abort();
     std::vector<int> const out(excluded, excluded + count);
     return begin(made, handle.device(), wishes, &handle, [=] { return parent->shrink(out, wishes.blocking); });
+  });
+}
+
+ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* id) {
+  return guarded("ncclCommGetUniqueId", [&] {
+    requirePlace(id);
+    *id = Handle::of(comm).comm()->makeGrowthId();
+    return ncclSuccess;
+  });
+}
+
+// With a communicator: its rank stays what it is. Without: a new one, which knows the id.
+ncclResult_t pncclCommGrow(ncclComm_t comm, int ranks, ncclUniqueId const* id, int rank, ncclComm_t* made,
+                           ncclConfig_t* config) {
+  return grouped("ncclCommGrow", [&] {
+    requirePlace(made);
+    *made = nullptr;
+    if (comm == nullptr) {
+      if (id == nullptr) refuse(ncclInvalidArgument, "a new rank without the id of ncclCommGetUniqueId");
+      return initRank(made, ranks, *id, rank, config, currentDevice());
+    }
+    auto& handle = Handle::of(comm);
+    auto const parent = handle.comm();
+    auto const wishes = wishesOf(config, {parent->blocking()});
+    if (rank != -1) {
+      refuse(ncclInvalidArgument, "rank {}: it grows with its communicator, so its rank is to be -1, not {}",
+             parent->rank(), rank);
+    }
+    if (ranks <= parent->size()) {
+      refuse(ncclInvalidArgument, "rank {}: to grow from {} ranks to {}", parent->rank(), parent->size(), ranks);
+    }
+    auto const given = id == nullptr ? std::nullopt : std::optional(*id);
+    return begin(made, handle.device(), wishes, &handle, [=, device = handle.device()] {
+      auto const agreed = parent->agreeToGrow(ranks, given ? &*given : nullptr);
+      return std::make_shared<Comm>(meetBy(agreed, parent->rank(), ranks), device, wishes.blocking);
+    });
+  });
+}
+
+ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags) {
+  return guarded("ncclCommRevoke", [&] {
+    auto const one = Handle::of(comm).comm();
+    if (flags != 0) refuse(ncclInvalidArgument, "rank {}: flags {:#x}; there are none yet, give 0", one->rank(), flags);
+    one->revoke();
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) {
+  return grouped("ncclCommSuspend", [&] {
+    auto& handle = Handle::of(comm);
+    auto const one = handle.comm();
+    if (flags != suspendsMemory) {
+      refuse(ncclInvalidArgument, "rank {}: flags {:#x}; what can be suspended is memory, {:#x}", one->rank(), flags,
+             suspendsMemory);
+    }
+    return enqueueJob(&handle, true, [one] { one->suspend(); });
+  });
+}
+
+ncclResult_t pncclCommResume(ncclComm_t comm) {
+  return grouped("ncclCommResume", [&] {
+    auto& handle = Handle::of(comm);
+    return enqueueJob(&handle, true, [one = handle.comm()] { one->resume(); });
+  });
+}
+
+ncclResult_t pncclCommMemStats(ncclComm_t comm, int which, std::uint64_t* value) {
+  return guarded("ncclCommMemStats", [&] {
+    requirePlace(value);
+    auto const memory = Handle::of(comm).comm()->memory();
+    switch (which) {
+      case ncclStatGpuMemSuspend:
+        *value = memory.suspendable;
+        break;
+      case ncclStatGpuMemSuspended:
+        *value = memory.suspended ? 1 : 0;
+        break;
+      case ncclStatGpuMemPersist:
+        *value = memory.rest;
+        break;
+      case ncclStatGpuMemTotal:
+        *value = memory.rest + (memory.suspended ? 0 : memory.suspendable);
+        break;
+      default:
+        refuse(ncclInvalidArgument, "statistic {}; there are 0 to {}", which, int{ncclStatGpuMemTotal});
+    }
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* properties) {
+  return guarded("ncclCommQueryProperties", [&] {
+    requirePlace(properties);
+    auto& handle = Handle::of(comm);
+    auto const one = handle.comm();
+    if (properties->size < offsetof(ncclCommProperties_t, rank) || properties->magic != configMagic) {
+      refuse(ncclInvalidUsage, "properties that were not begun with NCCL_COMM_PROPERTIES_INITIALIZER (magic {:#x})",
+             properties->magic);
+    }
+    auto found = *properties;
+    found.rank = one->rank();
+    found.nRanks = one->size();
+    found.cudaDev = handle.device().ordinal;
+    found.nvmlDev = -1;  // NVML is not asked
+    found.deviceApiSupport = false;
+    found.multimemSupport = false;
+    found.ginType = 0;
+    found.nLsaTeams = 1;
+    found.hostRmaSupport = one->hasOneSided();
+    found.railedGinType = 0;
+    // As much as the caller's version knows.
+    std::memcpy(properties, &found, std::min(sizeof found, properties->size));
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void** place) {
+  return guarded("ncclWinGetUserPtr", [&] {
+    requirePlace(place);
+    *place = Handle::of(comm).comm()->baseOf(window);
+    return ncclSuccess;
   });
 }
 
@@ -358,6 +459,14 @@ MSCCLPP_NCCL_FUNCTION(ncclCommDestroy);
 MSCCLPP_NCCL_FUNCTION(ncclCommAbort);
 MSCCLPP_NCCL_FUNCTION(ncclCommSplit);
 MSCCLPP_NCCL_FUNCTION(ncclCommShrink);
+MSCCLPP_NCCL_FUNCTION(ncclCommGetUniqueId);
+MSCCLPP_NCCL_FUNCTION(ncclCommGrow);
+MSCCLPP_NCCL_FUNCTION(ncclCommRevoke);
+MSCCLPP_NCCL_FUNCTION(ncclCommSuspend);
+MSCCLPP_NCCL_FUNCTION(ncclCommResume);
+MSCCLPP_NCCL_FUNCTION(ncclCommMemStats);
+MSCCLPP_NCCL_FUNCTION(ncclCommQueryProperties);
+MSCCLPP_NCCL_FUNCTION(ncclWinGetUserPtr);
 MSCCLPP_NCCL_FUNCTION(ncclCommGetAsyncError);
 MSCCLPP_NCCL_FUNCTION(ncclCommCount);
 MSCCLPP_NCCL_FUNCTION(ncclCommUserRank);

@@ -2,7 +2,7 @@
 //
 // What NCCL 2.28 to 2.30 have beside, and this library has not, refused in words: a program that links them all must
 // find them all. Arguments are the caller's to clean up, so they need not be named.
-#include "nccl/exports.hpp"
+#include "nccl/exports/exports.hpp"
 #include "nccl/handle.hpp"
 
 namespace mscclpp::nccl {
@@ -14,7 +14,6 @@ ncclResult_t absent(char const* function, char const* why) noexcept {
 
 constexpr auto fromKernels =
     "kernels reach other ranks through this library's own headers, not through NCCL's device API";
-constexpr auto oneSided = "this library has no one-sided operations of NCCL's";
 constexpr auto parameters = "settings of this library are MSCCLPP_* variables of the environment";
 
 // All ranks of the communicator; of none where it is no communicator.
@@ -35,21 +34,6 @@ using namespace mscclpp::nccl;
 
 extern "C" {
 
-ncclResult_t pncclGroupSimulateEnd() {
-  (void)guarded("ncclGroupSimulateEnd", [] {
-    if (inGroup()) spoilGroup(ncclInvalidUsage);
-    return groupEnd();
-  });
-  return absent("ncclGroupSimulateEnd", "the time of a group is not estimated; what was in it has been dropped");
-}
-ncclResult_t pncclCommRevoke() { return absent("ncclCommRevoke", "use ncclCommAbort"); }
-ncclResult_t pncclCommGrow() { return absent("ncclCommGrow", "make a larger communicator with ncclCommInitRank"); }
-ncclResult_t pncclCommGetUniqueId() { return absent("ncclCommGetUniqueId", "communicators do not grow here"); }
-ncclResult_t pncclCommSuspend() { return absent("ncclCommSuspend", "destroy the communicator, and make it anew"); }
-ncclResult_t pncclCommResume() { return absent("ncclCommResume", "no communicator can be suspended here"); }
-ncclResult_t pncclCommMemStats() { return absent("ncclCommMemStats", "memory is not counted by communicator"); }
-ncclResult_t pncclCommQueryProperties() { return absent("ncclCommQueryProperties", fromKernels); }
-ncclResult_t pncclWinGetUserPtr() { return absent("ncclWinGetUserPtr", fromKernels); }
 ncclResult_t pncclDevCommCreate() { return absent("ncclDevCommCreate", fromKernels); }
 ncclResult_t pncclDevCommDestroy() { return absent("ncclDevCommDestroy", fromKernels); }
 ncclResult_t pncclGetLsaDevicePointer() { return absent("ncclGetLsaDevicePointer", fromKernels); }
@@ -61,9 +45,6 @@ ncclResult_t pncclGinInboxA2ACreateRequirement() { return absent("ncclGinInboxA2
 ncclResult_t pncclGinOutboxCreateRequirement() { return absent("ncclGinOutboxCreateRequirement", fromKernels); }
 ncclResult_t pncclLLA2ACreateRequirement() { return absent("ncclLLA2ACreateRequirement", fromKernels); }
 ncclResult_t pncclLsaBarrierCreateRequirement() { return absent("ncclLsaBarrierCreateRequirement", fromKernels); }
-ncclResult_t pncclPutSignal() { return absent("ncclPutSignal", oneSided); }
-ncclResult_t pncclSignal() { return absent("ncclSignal", oneSided); }
-ncclResult_t pncclWaitSignal() { return absent("ncclWaitSignal", oneSided); }
 ncclResult_t pncclParamBind() { return absent("ncclParamBind", parameters); }
 ncclResult_t pncclParamGet() { return absent("ncclParamGet", parameters); }
 ncclResult_t pncclParamGetAllParameterKeys() { return absent("ncclParamGetAllParameterKeys", parameters); }
@@ -98,15 +79,6 @@ int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank) {
 }
 }
 
-MSCCLPP_NCCL_FUNCTION(ncclGroupSimulateEnd);
-MSCCLPP_NCCL_FUNCTION(ncclCommRevoke);
-MSCCLPP_NCCL_FUNCTION(ncclCommGrow);
-MSCCLPP_NCCL_FUNCTION(ncclCommGetUniqueId);
-MSCCLPP_NCCL_FUNCTION(ncclCommSuspend);
-MSCCLPP_NCCL_FUNCTION(ncclCommResume);
-MSCCLPP_NCCL_FUNCTION(ncclCommMemStats);
-MSCCLPP_NCCL_FUNCTION(ncclCommQueryProperties);
-MSCCLPP_NCCL_FUNCTION(ncclWinGetUserPtr);
 MSCCLPP_NCCL_FUNCTION(ncclDevCommCreate);
 MSCCLPP_NCCL_FUNCTION(ncclDevCommDestroy);
 MSCCLPP_NCCL_FUNCTION(ncclGetLsaDevicePointer);
@@ -118,9 +90,6 @@ MSCCLPP_NCCL_FUNCTION(ncclGinInboxA2ACreateRequirement);
 MSCCLPP_NCCL_FUNCTION(ncclGinOutboxCreateRequirement);
 MSCCLPP_NCCL_FUNCTION(ncclLLA2ACreateRequirement);
 MSCCLPP_NCCL_FUNCTION(ncclLsaBarrierCreateRequirement);
-MSCCLPP_NCCL_FUNCTION(ncclPutSignal);
-MSCCLPP_NCCL_FUNCTION(ncclSignal);
-MSCCLPP_NCCL_FUNCTION(ncclWaitSignal);
 MSCCLPP_NCCL_FUNCTION(ncclParamBind);
 MSCCLPP_NCCL_FUNCTION(ncclParamGet);
 MSCCLPP_NCCL_FUNCTION(ncclParamGetAllParameterKeys);

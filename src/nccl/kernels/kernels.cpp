@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "nccl/scale.hpp"
+#include "nccl/kernels/kernels.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include <type_traits>
 
 #include "mscclpp/device/group.hpp"
+#include "mscclpp/device/memory.hpp"
+#include "mscclpp/device/poll.hpp"
 #include "mscclpp/launch/launch.hpp"
 
 namespace mscclpp::nccl {
@@ -33,6 +35,27 @@ struct DivideKernel {
   }
 };
 
+struct SignalKernel {
+  MSCCLPP_DEVICE void operator()(std::uint64_t* arrived) const {
+    if (thisGrid().rank() != 0 || arrived == nullptr) return;
+    reduceAdd<Order::release, Scope::system>(arrived, std::uint64_t{1});
+  }
+};
+
+struct WaitKernel {
+  MSCCLPP_DEVICE void operator()(SignalWait const& wait) const {
+    if (thisGrid().rank() != 0 || wait.arrived == nullptr) return;
+    auto const next = *wait.awaited + wait.count;
+    *wait.awaited = next;
+    poll(wait.watch, {layout::WaitKind::semaphore, wait.peer, wait.id, next}, [&](std::uint64_t& seen) {
+      seen = load<Order::acquire, Scope::system>(wait.arrived);
+      return seen >= next;
+    });
+  }
+};
+
+constexpr LaunchShape oneWarp{.blocks = 1, .threads = 32};
+
 LaunchShape shapeOf(std::size_t count) {
   constexpr unsigned threads = 256;
   return {.blocks = static_cast<unsigned>(std::clamp<std::size_t>((count + threads - 1) / threads, 1, 512)),
@@ -56,7 +79,12 @@ void startDivide(Stream const& stream, DataType type, void* data, std::size_t co
   });
 }
 
-[[maybe_unused]] bool const here = haveScaling(kernelDevice, {.scale = &startScale, .divide = &startDivide});
+void startSignal(Stream const& stream, std::uint64_t* arrived) { launch(stream, oneWarp, SignalKernel{}, arrived); }
+
+void startWait(Stream const& stream, SignalWait const& wait) { launch(stream, oneWarp, WaitKernel{}, wait); }
+
+[[maybe_unused]] bool const here = haveKernels(
+    kernelDevice, {.scale = &startScale, .divide = &startDivide, .signal = &startSignal, .wait = &startWait});
 
 }  // namespace
 }  // namespace mscclpp::nccl

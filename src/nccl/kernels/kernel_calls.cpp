@@ -5,29 +5,29 @@
 #include <utility>
 
 #include "base/format.hpp"
-#include "nccl/scale.hpp"
+#include "nccl/kernels/kernels.hpp"
 
 namespace mscclpp::nccl {
 namespace {
 
-std::map<DeviceKind, ScaleKernels>& machines() {
-  static std::map<DeviceKind, ScaleKernels> all;
+std::map<DeviceKind, OwnKernels>& machines() {
+  static std::map<DeviceKind, OwnKernels> all;
   return all;
 }
 
-ScaleKernels const& kernelsOf(Device device) {
+OwnKernels const& kernelsOf(Device device) {
   auto const found = machines().find(device.kind);
   if (found == machines().end()) {
-    fail(ErrorCode::unsupported, "this build has no kernels that scale on {} devices", nameOf(device.kind));
+    fail(ErrorCode::unsupported, "this build has no kernels of NCCL's interface for {} devices", nameOf(device.kind));
   }
   return found->second;
 }
 
 }  // namespace
 
-bool haveScaling(DeviceKind kind, ScaleKernels const& kernels) { return machines().emplace(kind, kernels).second; }
+bool haveKernels(DeviceKind kind, OwnKernels const& kernels) { return machines().emplace(kind, kernels).second; }
 
-void prepareScaling(Device device) {
+void prepareKernels(Device device) {
   static std::mutex mutex;
   static std::set<std::pair<DeviceKind, int>> prepared;
   std::lock_guard const lock(mutex);
@@ -38,6 +38,8 @@ void prepareScaling(Device device) {
     kernels.scale(stream, {.type = type}, nullptr, nullptr, 0);
     kernels.divide(stream, type, nullptr, 0, 1);
   }
+  kernels.signal(stream, nullptr);
+  kernels.wait(stream, {});
   stream.synchronize();
   prepared.insert({device.kind, device.ordinal});
 }
@@ -49,5 +51,9 @@ void divide(Stream const& stream, DataType type, void* data, std::size_t count, 
 void scale(Stream const& stream, Factor const& factor, void const* in, void* out, std::size_t count) {
   if (count != 0) kernelsOf(stream.device()).scale(stream, factor, in, out, count);
 }
+
+void signal(Stream const& stream, std::uint64_t* arrived) { kernelsOf(stream.device()).signal(stream, arrived); }
+
+void waitForSignals(Stream const& stream, SignalWait const& wait) { kernelsOf(stream.device()).wait(stream, wait); }
 
 }  // namespace mscclpp::nccl

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Collectives, messages, groups, and operations of a communicator's own.
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "mscclpp/algorithms/core/traits.hpp"
-#include "nccl/exports.hpp"
+#include "nccl/exports/exports.hpp"
 #include "nccl/handle.hpp"
 
 namespace mscclpp::nccl {
@@ -53,6 +57,17 @@ ncclResult_t start(char const* function, Work work, Collective collective, Argum
 ncclResult_t startCollective(char const* function, Collective collective, Arguments const& with, ncclComm_t comm,
                              ncclStream stream) noexcept {
   return start(function, Work::collective, collective, with, comm, stream);
+}
+
+template <class Make>
+ncclResult_t startOneSided(char const* function, unsigned flags, ncclComm_t comm, Make make) noexcept {
+  return grouped(function, [&] {
+    auto const to = Handle::of(comm).comm();
+    if (flags != 0) refuse(ncclInvalidArgument, "rank {}: flags {:#x}; there are none yet, give 0", to->rank(), flags);
+    OneSided const operation = make();
+    enqueue(to, std::span(&operation, 1));
+    return ncclSuccess;
+  });
 }
 
 }  // namespace
@@ -139,12 +154,64 @@ ncclResult_t pncclRedOpDestroy(int op, ncclComm_t comm) {
   });
 }
 
+ncclResult_t pncclPutSignal(void const* data, std::size_t count, int type, int peer, ncclWindow_t window,
+                            std::size_t offset, int signal, int context, unsigned flags, ncclComm_t comm,
+                            ncclStream stream) {
+  return startOneSided("ncclPutSignal", flags, comm, [&] {
+    return OneSided{.kind = OneSided::Kind::put,
+                    .in = data,
+                    .bytes = count * bytesOf(typeOf(type)),
+                    .window = window,
+                    .offset = offset,
+                    .signal = {peer, signal, context},
+                    .stream = stream};
+  });
+}
+
+ncclResult_t pncclSignal(int peer, int signal, int context, unsigned flags, ncclComm_t comm, ncclStream stream) {
+  return startOneSided("ncclSignal", flags, comm, [&] {
+    return OneSided{.kind = OneSided::Kind::signal, .signal = {peer, signal, context}, .stream = stream};
+  });
+}
+
+ncclResult_t pncclWaitSignal(int count, ncclWaitSignalDesc_t* waits, ncclComm_t comm, ncclStream stream) {
+  return grouped("ncclWaitSignal", [&] {
+    auto const to = Handle::of(comm).comm();
+    if (count < 0 || (waits == nullptr && count != 0)) refuse(ncclInvalidArgument, "{} waits", count);
+    std::vector<OneSided> all;
+    for (auto const& wait : std::span(waits, static_cast<std::size_t>(count))) {
+      all.push_back({.kind = OneSided::Kind::wait,
+                     .signal = {wait.peer, wait.sigIdx, wait.ctx},
+                     .count = static_cast<std::uint64_t>(std::max(wait.opCnt, 0)),
+                     .stream = stream});
+    }
+    enqueue(to, all);
+    return ncclSuccess;
+  });
+}
+
 ncclResult_t pncclGroupStart() {
   groupStart();
   return ncclSuccess;
 }
 
 ncclResult_t pncclGroupEnd() { return guarded("ncclGroupEnd", groupEnd); }
+
+// What was in the group is dropped.
+ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* info) {
+  return guarded("ncclGroupSimulateEnd", [&] {
+    bool const fits = info == nullptr || info->size >= offsetof(ncclSimInfo_t, estimatedTime) + sizeof(float);
+    if (!fits || (info != nullptr && info->magic != simInfoMagic)) {
+      spoilGroup(ncclInvalidArgument);
+      (void)groupEnd();
+      refuse(ncclInvalidArgument, "a place for times that was not begun with NCCL_SIM_INFO_INITIALIZER");
+    }
+    double seconds = 0;
+    auto const result = groupSimulateEnd(seconds);
+    if (result == ncclSuccess && info != nullptr) info->estimatedTime = static_cast<float>(1e6 * seconds);
+    return result;
+  });
+}
 }
 
 MSCCLPP_NCCL_FUNCTION(ncclAllReduce);
@@ -162,3 +229,7 @@ MSCCLPP_NCCL_FUNCTION(ncclRedOpCreatePreMulSum);
 MSCCLPP_NCCL_FUNCTION(ncclRedOpDestroy);
 MSCCLPP_NCCL_FUNCTION(ncclGroupStart);
 MSCCLPP_NCCL_FUNCTION(ncclGroupEnd);
+MSCCLPP_NCCL_FUNCTION(ncclGroupSimulateEnd);
+MSCCLPP_NCCL_FUNCTION(ncclPutSignal);
+MSCCLPP_NCCL_FUNCTION(ncclSignal);
+MSCCLPP_NCCL_FUNCTION(ncclWaitSignal);
