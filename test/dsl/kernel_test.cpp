@@ -22,6 +22,19 @@ struct AtRunTime : TwoShotPackets<4> {
                                   .compiled = false};
 };
 
+// Blocks that meet, and no more.
+struct TenSlices {
+  static constexpr auto image = [] {
+    constexpr dsl::detail::ImageRoom room{10, 10, 0, 0};
+    dsl::detail::Image<room> made{.shape = {.ranks = 1, .blocks = 10}, .isCode = true, .sizes = room};
+    for (unsigned i = 0; i < 10; ++i) {
+      made.slices[i] = {.block = i, .period = 10, .firstStep = static_cast<int>(i), .steps = 1};
+      made.steps[i].kind = static_cast<std::uint8_t>(dsl::StepKind::sync);
+    }
+    return made;
+  }();
+};
+
 }  // namespace
 
 TEST_CASE("all-gathers") {
@@ -36,6 +49,21 @@ TEST_CASE("all-reduces") {
   checkRun<TwoShotPackets<4>, std::int32_t, Prod, LL8>();
   checkRun<TwoShotPackets<3, 2>, double, Avg>();
   checkRun<PullPushAllReduce<4, 2>, float, Min>({.offset = 1});
+}
+
+// Blocks that talk to other peers, or of other ranks, but do the same.
+TEST_CASE("slices that differ in numbers alone share their code") {
+  using Pairs = dsl::detail::ProgramCode<AllPairsAllGather<4>>;
+  CHECK(dsl::detail::sliceCount<Pairs>() == 3);
+  CHECK(dsl::detail::twinsOf<Pairs>(0).count == 1);  // copies its own part, too
+  CHECK(dsl::detail::twinsOf<Pairs>(1).count == 2);
+  CHECK(dsl::detail::twinsOf<Pairs>(2).count == 0);
+  checkRun<AllPairsAllGather<4>>();
+  // No more than eight, so that numbers are looked for among few.
+  CHECK(dsl::detail::twinsOf<TenSlices>(0).count == 8);
+  CHECK(dsl::detail::twinsOf<TenSlices>(7).count == 0);
+  CHECK(dsl::detail::twinsOf<TenSlices>(8).count == 2);
+  CHECK(dsl::detail::twinsOf<TenSlices>(9).count == 0);
 }
 
 // A slot's steps are done by one thread, whatever the number of threads, which decides where the next step begins.

@@ -11,6 +11,7 @@
 #include "jit/cache.hpp"
 #include "jit/kernels.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
+#include "mscclpp/launch/launch.hpp"
 
 using namespace mscclpp_test;
 
@@ -95,7 +96,7 @@ TEST_CASE("calls go to the user's kernel, of their type and operation") {
   algorithms.setSelector([](SelectionRequest const& request) {
     return Selection{.algorithm = request.collective == Collective::allReduce ? "mine" : "gather"};
   });
-  runRanks(devicesInTurn(DeviceKind::sim, 2), [&](Communicator& communicator) {
+  runRanks(devicesInTurn(kernelDevice, 2), [&](Communicator& communicator) {
     auto const reduce = Collective::allReduce;
     check<float>(algorithms, communicator, {.op = ReduceOp::sum}, reduce, 3, 1000, 1000);
     check<float>(algorithms, communicator, {.op = ReduceOp::sum, .blocks = 1, .threads = 32}, reduce, 3, 7, 7);
@@ -111,7 +112,7 @@ TEST_CASE("a source that does not compile is the first call's error, on all rank
   wrong.replace(wrong.find("thisGrid"), 8, "thatGrid");
   algorithms.add(jit::nativeAlgorithm(allReduce(wrong)));
   algorithms.setSelector([](SelectionRequest const&) { return Selection{.algorithm = "mine"}; });
-  runRanks(devicesInTurn(DeviceKind::sim, 2), [&](Communicator& communicator) {
+  runRanks(devicesInTurn(kernelDevice, 2), [&](Communicator& communicator) {
     Stream const stream(communicator.device());
     GpuBuffer<float> const x(communicator.device(), 64);
     CHECK_THROWS_WITH_AS(algorithms.execute(Collective::allReduce, communicator, stream,

@@ -44,6 +44,7 @@ struct RankNumber {
         return first;
     }
   }
+  friend constexpr bool operator==(RankNumber const&, RankNumber const&) = default;
 };
 
 struct PlanOperand {
@@ -69,6 +70,8 @@ struct PlanStep {
   std::int32_t loopEnd;               // loopBegin: the step that ends it
   std::int32_t loopChunks;
   std::uint64_t unitBytes;
+
+  friend constexpr bool operator==(PlanStep const&, PlanStep const&) = default;
 };
 
 // The steps of one block of one rank.

@@ -84,6 +84,12 @@ class PlanPlaces {
   MSCCLPP_DEVICE int numberOf(layout::RankNumber const& number) const {
     return number.at(rank_, shape().ranks, instance_);
   }
+  // Of a step that is known.
+  template <class Known>
+  MSCCLPP_DEVICE int numberOf(Known const& number) const {
+    return number.at(rank_, shape().ranks, instance_, twin_);
+  }
+  MSCCLPP_DEVICE int rankOf(auto const& operand) const { return numberOf(operand.rank); }
   // Number of this call. Its load is begun before the call's other loads and awaited where the number is needed, which
   // is behind the first of them.
   MSCCLPP_DEVICE std::uint64_t epoch() const { return arch::notEarlier(done_.rounds) + 1; }
@@ -100,15 +106,16 @@ class PlanPlaces {
             layout::flagPeriod - 1, epoch());
   }
 
-  // Of the block, where instances share their steps.
-  MSCCLPP_DEVICE void setInstance(int instance) { instance_ = instance; }
+  // Of the block: where instances share their steps, and where slices share their code.
+  MSCCLPP_DEVICE void setInstance(int instance, int twin = 0) {
+    instance_ = instance;
+    twin_ = twin;
+  }
 
   // ---- turns of loops -----------------------------------------------------------------------------------------------
 
-  MSCCLPP_DEVICE std::uint64_t turns(layout::PlanStep const& loop) const {
-    return ceilDiv<std::uint64_t>(upper_, windowOf(loop));
-  }
-  MSCCLPP_DEVICE void enterTurn(layout::PlanStep const& loop, std::uint64_t turn) {
+  MSCCLPP_DEVICE std::uint64_t turns(auto const& loop) const { return ceilDiv<std::uint64_t>(upper_, windowOf(loop)); }
+  MSCCLPP_DEVICE void enterTurn(auto const& loop, std::uint64_t turn) {
     window_ = windowOf(loop);
     windowStart_ = static_cast<std::uint32_t>(turn) * window_;
   }
@@ -120,7 +127,7 @@ class PlanPlaces {
   // ---- pieces of chunks ---------------------------------------------------------------------------------------------
 
   // No piece of the step has more units in this turn.
-  MSCCLPP_DEVICE std::uint32_t longestPiece(layout::PlanStep const& step) const {
+  MSCCLPP_DEVICE std::uint32_t longestPiece(auto const& step) const {
     auto const units = inWindow(upper_);
     return step.parts == 1 ? units : ceilDiv(units, static_cast<std::uint32_t>(step.parts));
   }
@@ -128,10 +135,10 @@ class PlanPlaces {
   // Of the step's chunk `chunk`, in this turn, for this block. All chunks of the message that meet here are equally
   // long.
   template <class Steps>
-  MSCCLPP_DEVICE Piece pieceOf(Steps const& steps, layout::PlanStep const& step, int chunk) const {
+  MSCCLPP_DEVICE Piece pieceOf(Steps const& steps, auto const& step, int chunk) const {
     auto all = upper_;
     bool known = false, last = false;
-    steps.forEachOperand(step, [&](int, layout::PlanOperand const& operand) {
+    steps.forEachOperand(step, [&](int, auto const& operand) {
       if (known || isScratch(operand)) return;
       auto const c = chunkInSlice(operand, indexOf(operand) + chunk);
       auto const end = chunkStart(operand, c + 1);
@@ -158,17 +165,17 @@ class PlanPlaces {
   }
 
   // `units` into the operand's chunk.
-  MSCCLPP_DEVICE Place place(layout::PlanOperand const& operand, int which, std::uint32_t units) const {
+  MSCCLPP_DEVICE Place place(auto const& operand, int which, std::uint32_t units) const {
     int const rank = rankOf(operand);
     if (isScratch(operand)) return {plan_.scratch[rank] + offsetOf(operand, which, units), operand.packets};
     return {base(operand, rank) + offsetOf(operand, which, units), false};
   }
   // The piece of the operand's chunk, of T or T const.
   template <class U>
-  MSCCLPP_DEVICE View<U> viewOf(layout::PlanOperand const& operand, int which, Piece const& piece) const {
+  MSCCLPP_DEVICE View<U> viewOf(auto const& operand, int which, Piece const& piece) const {
     return {reinterpret_cast<U*>(place(operand, which, piece.first).address), piece.bytes() / sizeof(T)};
   }
-  MSCCLPP_DEVICE PortPlace portPlace(layout::PlanOperand const& operand, int which, std::uint32_t units) const {
+  MSCCLPP_DEVICE PortPlace portPlace(auto const& operand, int which, std::uint32_t units) const {
     auto const memory = plan_.portMemories[operand.buffer] + static_cast<std::uint32_t>(rankOf(operand));
     auto const at = offsetOf(operand, which, units);
     if (isScratch(operand)) return {memory, plan_.scratchStart + at};
@@ -177,7 +184,7 @@ class PlanPlaces {
   }
 
   // For multicast accesses of 16 bytes, where everybody's operand lies at the same place; null where that cannot be.
-  MSCCLPP_DEVICE std::byte* multicastPlace(layout::PlanOperand const& operand, int which, std::uint32_t units) const {
+  MSCCLPP_DEVICE std::byte* multicastPlace(auto const& operand, int which, std::uint32_t units) const {
     auto const& window = isInput(operand) ? inWindow_ : outWindow_;
     auto* const memory = isScratch(operand) ? plan_.scratchMulticast : window.multicast;
     if (memory == nullptr) return nullptr;
@@ -202,36 +209,35 @@ class PlanPlaces {
     return {each, units_ - each * static_cast<unsigned>(perSlice)};
   }
   // Units that one turn takes of one chunk.
-  MSCCLPP_DEVICE static std::uint32_t windowOf(layout::PlanStep const& loop) {
+  MSCCLPP_DEVICE static std::uint32_t windowOf(auto const& loop) {
     auto const each = loop.unitBytes / static_cast<unsigned>(loop.loopChunks) / 16;
     return each == 0 ? 1 : static_cast<std::uint32_t>(minimum<std::uint64_t>(each, ~0u));
   }
-  MSCCLPP_DEVICE unsigned slicesOf(layout::PlanOperand const& operand) const {
+  MSCCLPP_DEVICE unsigned slicesOf(auto const& operand) const {
     return static_cast<unsigned>(isInput(operand) ? shape().inputSlices : shape().outputSlices);
   }
-  MSCCLPP_DEVICE unsigned chunkInSlice(layout::PlanOperand const& operand, int chunk) const {
+  MSCCLPP_DEVICE unsigned chunkInSlice(auto const& operand, int chunk) const {
     auto const c = static_cast<unsigned>(chunk);
     return slicesOf(operand) == 1 ? c : c % perSliceOf(operand);
   }
   // Where chunk `c` of a slice begins, or the slice ends.
-  MSCCLPP_DEVICE std::uint32_t chunkStart(layout::PlanOperand const& operand, unsigned c) const {
+  MSCCLPP_DEVICE std::uint32_t chunkStart(auto const& operand, unsigned c) const {
     auto const& cut = isInput(operand) ? inputChunks_ : outputChunks_;
     return cut.each * c + minimum(c, cut.longer);
   }
-  MSCCLPP_DEVICE unsigned perSliceOf(layout::PlanOperand const& operand) const {
+  MSCCLPP_DEVICE unsigned perSliceOf(auto const& operand) const {
     return static_cast<unsigned>(isInput(operand) ? shape().inputPerSlice : shape().outputPerSlice);
   }
-  MSCCLPP_DEVICE static bool isInput(layout::PlanOperand const& operand) {
+  MSCCLPP_DEVICE static bool isInput(auto const& operand) {
     return static_cast<dsl::BufferKind>(operand.buffer) == dsl::BufferKind::input;
   }
-  MSCCLPP_DEVICE static bool isScratch(layout::PlanOperand const& operand) {
+  MSCCLPP_DEVICE static bool isScratch(auto const& operand) {
     return static_cast<dsl::BufferKind>(operand.buffer) == dsl::BufferKind::scratch;
   }
-  MSCCLPP_DEVICE int rankOf(layout::PlanOperand const& operand) const { return numberOf(operand.rank); }
-  MSCCLPP_DEVICE int indexOf(layout::PlanOperand const& operand) const { return numberOf(operand.index); }
+  MSCCLPP_DEVICE int indexOf(auto const& operand) const { return numberOf(operand.index); }
 
   // In bytes from where the operand's buffer begins, on any rank.
-  MSCCLPP_DEVICE std::uint64_t offsetOf(layout::PlanOperand const& operand, int which, std::uint32_t units) const {
+  MSCCLPP_DEVICE std::uint64_t offsetOf(auto const& operand, int which, std::uint32_t units) const {
     auto const chunk = indexOf(operand) + which;
     if (isScratch(operand)) {
       auto const half = shape().doubleScratch != 0 && epoch() % 2 != 0 ? plan_.scratchHalf : 0;
@@ -244,7 +250,7 @@ class PlanPlaces {
     if (slicesOf(operand) == 1) return inSlice;
     return static_cast<unsigned>(chunk) / perSliceOf(operand) * bytes_ + inSlice;
   }
-  MSCCLPP_DEVICE std::byte* base(layout::PlanOperand const& operand, int rank) const {
+  MSCCLPP_DEVICE std::byte* base(auto const& operand, int rank) const {
     auto* const own = isInput(operand) ? reinterpret_cast<std::byte*>(const_cast<T*>(call_.in))
                                        : reinterpret_cast<std::byte*>(call_.out);
     if (rank == rank_) return own;
@@ -262,7 +268,7 @@ class PlanPlaces {
   Chunking inputChunks_, outputChunks_;
   layout::RoundCounter done_;  // calls before this one
   int rank_;                   // kept: a load that the compiler takes for one that may change stays in every loop
-  int instance_ = 0;
+  int instance_ = 0, twin_ = 0;
   std::uint32_t windowStart_ = 0;  // of the turn, into each chunk
   std::uint32_t window_ = ~0u;
   mutable bool looked_ = false;  // see requireUsable()

@@ -2,7 +2,7 @@
 //
 // The steps of a program as code: what kernel.hpp makes of a program type, and what is compiled at run time of a plan.
 //
-// `Code` is a type with
+// Slices that differ in numbers alone share their code. `Code` is a type with
 //   image    a constant, dsl::detail::Image (image.hpp)
 //   isCode   whether its steps are taken from there; else from the table of the context
 #pragma once
@@ -12,115 +12,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "mscclpp/dsl/detail/lower/image.hpp"
 #include "mscclpp/dsl/detail/run/execute.hpp"
+#include "mscclpp/dsl/detail/run/known_step.hpp"
 
 namespace mscclpp {
 
-namespace dsl::detail {
-
-// ---- the program's slices as constants ------------------------------------------------------------------------------
-
-// One step with its operands, alone.
-template <int Operands, int Objects>
-struct StepData {
-  layout::PlanStep step{};
-  layout::PlanOperand operands[Operands + 1]{};
-  layout::RankNumber objects[Objects + 1]{};
-};
-
-template <class Code, int S, int I>
-consteval auto stepData() {
-  constexpr auto const& table = Code::image;
-  constexpr auto const& slice = table.slices[S];
-  constexpr auto const& step = table.steps[slice.firstStep + I];
-  StepData<step.sources + step.targets, step.objects> data;
-  data.step = step;
-  for (int i = 0; i < step.sources + step.targets; ++i) {
-    data.operands[i] = table.operands[static_cast<std::size_t>(slice.firstOperand + step.firstOperand + i)];
-  }
-  for (int i = 0; i < step.objects; ++i) {
-    data.objects[i] = table.objects[static_cast<std::size_t>(slice.firstObject + step.firstObject + i)];
-  }
-  data.step.firstOperand = 0;
-  data.step.firstObject = 0;
-  return data;
-}
-
-template <class Code, int S, int I>
-inline constexpr auto stepDataOf = stepData<Code, S, I>();
-
-// By functions, or nvcc takes the image for the host's.
-template <class Code>
-consteval std::size_t sliceCount() {
-  return Code::image.sizes.slices;
-}
-template <class Code, int S>
-consteval SliceRange sliceOf() {
-  return Code::image.slices[S];
-}
-
-}  // namespace dsl::detail
-
 inline namespace MSCCLPP_BACKEND {
 namespace dsl_impl {
-
-// One step: its operands and objects are constants to whoever asks for them.
-template <class Code, int S, int I>
-struct CompiledStep {
-  // So that no code is made for a switch where there is none, which would take most of the time to compile.
-  static consteval bool mayTakeSwitch() { return dsl::detail::stepDataOf<Code, S, I>.step.everybody != 0; }
-
-  // Whose packets a thread looks for at once: as many as registers hold.
-  static constexpr int sourcesTogether = [] {
-    int const sources = dsl::detail::stepDataOf<Code, S, I>.step.sources;
-    return sources < 1 ? 1 : sources < 8 ? sources : 8;
-  }();
-
-  // Sources and targets apart, so that code for one is not made for the other.
-  template <class F>
-  MSCCLPP_DEVICE void forEachSource(layout::PlanStep const&, F&& f) const {
-    forEach<0>(f, std::make_integer_sequence<int, dsl::detail::stepDataOf<Code, S, I>.step.sources>{});
-  }
-  template <class F>
-  MSCCLPP_DEVICE void forSources(layout::PlanStep const& step, int first, int count, F&& f) const {
-    forEachSource(step, [&](int i, layout::PlanOperand const& operand) {
-      if (i >= first && i < first + count) f(i - first, operand);
-    });
-  }
-  template <class F>
-  MSCCLPP_DEVICE void forEachTarget(layout::PlanStep const&, F&& f) const {
-    constexpr auto step = dsl::detail::stepDataOf<Code, S, I>.step;
-    forEach<step.sources>(f, std::make_integer_sequence<int, step.targets>{});
-  }
-  template <class F>
-  MSCCLPP_DEVICE void forEachOperand(layout::PlanStep const&, F&& f) const {
-    constexpr auto step = dsl::detail::stepDataOf<Code, S, I>.step;
-    forEach<0>(f, std::make_integer_sequence<int, step.sources + step.targets>{});
-  }
-  template <class F>
-  MSCCLPP_DEVICE void forEachObject(int, int, F&& f) const {
-    [&]<int... N>(std::integer_sequence<int, N...>) {
-      [[maybe_unused]] auto const call = [&]<int At>(std::integral_constant<int, At>) {
-        constexpr auto object = dsl::detail::stepDataOf<Code, S, I>.objects[At];
-        f(At, object);
-      };
-      (call(std::integral_constant<int, N>{}), ...);
-    }
-    (std::make_integer_sequence<int, dsl::detail::stepDataOf<Code, S, I>.step.objects>{});
-  }
-
- private:
-  template <int First, class F, int... N>
-  MSCCLPP_DEVICE static void forEach(F& f, std::integer_sequence<int, N...>) {
-    (callWith<First + N>(f, N), ...);
-  }
-  template <int At, class F>
-  MSCCLPP_DEVICE static void callWith(F& f, int i) {
-    constexpr auto operand = dsl::detail::stepDataOf<Code, S, I>.operands[At];
-    f(i, operand);
-  }
-};
 
 template <class Data>
 consteval MoveShape shapeOfMove(Data const& data) {
@@ -136,17 +34,14 @@ template <class Code, int S, int I, int Count>
 struct StepGroup {
   static constexpr int count = Count;
 
-  MSCCLPP_DEVICE static layout::PlanStep firstStep() {
-    constexpr auto step = dsl::detail::stepDataOf<Code, S, I>.step;
-    return step;
-  }
+  using FirstStep = KnownStep<Code, S, I>;
+
   // f(k, its operands, the step) for each; `k` is a constant.
   template <class F>
   MSCCLPP_DEVICE static void forEachStep(F&& f) {
     [&]<int... K>(std::integer_sequence<int, K...>) {
       [[maybe_unused]] auto const call = [&]<int At>(std::integral_constant<int, At> at) {
-        constexpr auto step = dsl::detail::stepDataOf<Code, S, I + At>.step;
-        f(at, CompiledStep<Code, S, I + At>{}, step);
+        f(at, CompiledStep<Code, S, I + At>{}, KnownStep<Code, S, I + At>{});
       };
       (call(std::integral_constant<int, K>{}), ...);
     }
@@ -190,9 +85,10 @@ MSCCLPP_DEVICE void runSteps(Runner& runner) {
     constexpr auto data = dsl::detail::stepDataOf<Code, S, I>;
     if constexpr (static_cast<dsl::StepKind>(data.step.kind) == dsl::StepKind::loopBegin) {
       auto& places = runner.places();
-      auto const turns = places.turns(data.step);
+      KnownStep<Code, S, I> const loop;
+      auto const turns = places.turns(loop);
       for (std::uint64_t turn = 0; turn < turns; ++turn) {
-        places.enterTurn(data.step, turn);
+        places.enterTurn(loop, turn);
         runSteps<Code, S, I + 1, data.step.loopEnd>(runner);
       }
       places.leaveLoop();
@@ -202,10 +98,11 @@ MSCCLPP_DEVICE void runSteps(Runner& runner) {
       runSteps<Code, S, I + together, End>(runner);
     } else {
       CompiledStep<Code, S, I> const one;
+      KnownStep<Code, S, I> const step;
       if constexpr (static_cast<dsl::StepKind>(data.step.kind) == dsl::StepKind::move) {
-        runner.template move<shapeOfMove(data)>(one, data.step);
+        runner.template move<shapeOfMove(data)>(one, step);
       } else {
-        runner.order(one, data.step);
+        runner.order(one, step);
       }
       runSteps<Code, S, I + 1, End>(runner);
     }
@@ -216,6 +113,7 @@ MSCCLPP_DEVICE void runSteps(Runner& runner) {
 struct TableSteps {
   static consteval bool mayTakeSwitch() { return true; }
   static constexpr int sourcesTogether = 1;
+  static constexpr bool allTogether = false;
 
   layout::PlanStep const* steps;
   layout::PlanOperand const* operands;
@@ -275,33 +173,80 @@ MSCCLPP_DEVICE void requireRoom(layout::PlanHandle const& plan, std::uint64_t by
           whole, bytes);
 }
 
+// Which of the slices that have the code of `S` this block is to run, -1 for none; the first that fits.
+template <class Code, int S>
+MSCCLPP_DEVICE int twinHere(layout::PlanHandle const& plan, int& instance) {
+  int found = -1;
+  [&]<int... Twin>(std::integer_sequence<int, Twin...>) {
+    [[maybe_unused]] auto const look = [&]<int At>(std::integral_constant<int, At>) {
+      constexpr auto range = mscclpp::dsl::detail::sliceOf<Code, mscclpp::dsl::detail::twins<Code, S>.slices[At]>();
+      auto const block = arch::blockIndex();
+      if (block % range.period != range.block || (range.rank >= 0 && plan.rank != range.rank)) return;
+      found = At;
+      instance = static_cast<int>(block / range.period);
+    };
+    (look(std::integral_constant<int, Twin>{}), ...);
+  }
+  (std::make_integer_sequence<int, mscclpp::dsl::detail::twins<Code, S>.count>{});
+  return found;
+}
+
+// What slice `S` and its twins come to on this block, and the end of the call.
+template <class Code, int S, class Op, PacketFormat F, Number T>
+MSCCLPP_DEVICE void runSlice(PlanCall<T> const& call, layout::PlanHandle const& plan,
+                             layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) {
+  PlanRunner<T, Op, F, CompiledShape<Code>> runner(plan, inWindow, outWindow, call);
+  int instance = 0;
+  auto const twin = twinHere<Code, S>(plan, instance);
+  if (twin >= 0) {
+    runner.places().setInstance(instance, twin);
+    runSteps<Code, S, 0, mscclpp::dsl::detail::sliceOf<Code, S>().steps>(runner);
+  }
+  runner.finish();
+}
+// The same as a function, where there are some: all in one take the compiler longer than their sum.
+template <class Code, int S, class Op, PacketFormat F, Number T>
+MSCCLPP_COLD_DEVICE void runSliceApart(PlanCall<T> call, layout::PlanHandle const& plan,
+                                       layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) {
+  runSlice<Code, S, Op, F>(call, plan, inWindow, outWindow);
+}
+
 // A call, by all threads of a kernel that was launched as the program's context says.
 template <class Code, class Op, PacketFormat F, Number T>
 MSCCLPP_DEVICE void runProgram(T const* in, T* out, std::uint64_t count, layout::PlanHandle const& plan,
                                layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) {
   static_assert(!F::wholeWarp, "a program's packets are LL8 or LL16");
   requireShape(plan);
-  using Shape = std::conditional_t<Code::isCode, CompiledShape<Code>, LoadedShape>;
-  requireRoom<Shape>(plan, count * sizeof(T));
-  if (count == 0) return waitForPreviousKernel();
-  PlanRunner<T, Op, F, Shape> runner(plan, inWindow, outWindow, {in, out, count});
   if constexpr (Code::isCode) {
-    [&]<std::size_t... S>(std::index_sequence<S...>) {
-      auto const slice = [&]<int Slice>(std::integral_constant<int, Slice>) {
-        constexpr auto range = mscclpp::dsl::detail::sliceOf<Code, Slice>();
-        auto const block = arch::blockIndex();
-        if (block % range.period != range.block) return;
-        if (range.rank >= 0 && plan.rank != range.rank) return;
-        runner.places().setInstance(static_cast<int>(block / range.period));
-        runSteps<Code, Slice, 0, range.steps>(runner);
-      };
-      (slice(std::integral_constant<int, static_cast<int>(S)>{}), ...);
+    requireRoom<CompiledShape<Code>>(plan, count * sizeof(T));
+    if (count == 0) return waitForPreviousKernel();
+    PlanCall<T> const call{in, out, count};
+    if constexpr (mscclpp::dsl::detail::twinsOf<Code>(0).count >= mscclpp::dsl::detail::sliceCount<Code>()) {
+      runSlice<Code, 0, Op, F>(call, plan, inWindow, outWindow);
+    } else {
+      bool ran = false;
+      [&]<int... S>(std::integer_sequence<int, S...>) {
+        auto const slice = [&]<int Slice>(std::integral_constant<int, Slice>) {
+          if constexpr (mscclpp::dsl::detail::twins<Code, Slice>.count != 0) {
+            int instance = 0;
+            if (twinHere<Code, Slice>(plan, instance) < 0) return;
+            runSliceApart<Code, Slice, Op, F>(call, plan, inWindow, outWindow);
+            ran = true;
+          }
+        };
+        (slice(std::integral_constant<int, S>{}), ...);
+      }
+      (std::make_integer_sequence<int, static_cast<int>(mscclpp::dsl::detail::sliceCount<Code>())>{});
+      // A block without steps counts its calls, too.
+      if (!ran) PlanRunner<T, Op, F, CompiledShape<Code>>(plan, inWindow, outWindow, call).finish();
     }
-    (std::make_index_sequence<mscclpp::dsl::detail::sliceCount<Code>()>{});
   } else {
+    requireRoom(plan, count * sizeof(T));
+    if (count == 0) return waitForPreviousKernel();
+    PlanRunner<T, Op, F> runner(plan, inWindow, outWindow, {in, out, count});
     runTable(runner, plan);
+    runner.finish();
   }
-  runner.finish();
 }
 
 }  // namespace dsl_impl

@@ -3,6 +3,8 @@
 // Carries out the steps of a lowered program, one block's, on either machine. Steps that are known when the kernel is
 // compiled fold into straight-line code; the same function interprets the steps of a loaded plan.
 //
+// `step` is a layout::PlanStep, or the same as a type (known_step.hpp).
+//
 // A moving step is done by all threads of the block (plain_moves.hpp, packet_moves.hpp, port_moves.hpp). Signals,
 // waits, flushes, acquires and releases are done by lanes of the first warp, in order. Relaxed signals are sent as full
 // ones: between devices nothing less orders the reads before them.
@@ -53,18 +55,18 @@ class PlanRunner {
 
   // One step that is no loop, of a kind that is only known here.
   template <class Steps>
-  MSCCLPP_DEVICE void step(Steps const& steps, layout::PlanStep const& step) {
+  MSCCLPP_DEVICE void step(Steps const& steps, auto const& step) {
     if (static_cast<dsl::StepKind>(step.kind) != dsl::StepKind::move) return order(steps, step);
     if (isPort(step)) return move<MoveShape::port>(steps, step);
     bool packets = false;
-    steps.forEachOperand(step, [&](int, layout::PlanOperand const& operand) { packets = packets || operand.packets; });
+    steps.forEachOperand(step, [&](int, auto const& operand) { packets = packets || operand.packets; });
     if (packets) return move<MoveShape::packets>(steps, step);
     if (step.sources == 1 && step.targets == 1) return move<MoveShape::copy>(steps, step);
     move<MoveShape::plain>(steps, step);
   }
 
   template <MoveShape M, class Steps>
-  MSCCLPP_DEVICE void move(Steps const& steps, layout::PlanStep const& step) const {
+  MSCCLPP_DEVICE void move(Steps const& steps, auto const& step) const {
     if constexpr (M == MoveShape::port) {
       moveByPort<P>(context_, steps, step);
     } else if constexpr (M == MoveShape::packets) {
@@ -83,7 +85,7 @@ class PlanRunner {
 
   // A step that moves no data.
   template <class Steps>
-  MSCCLPP_DEVICE void order(Steps const& steps, layout::PlanStep const& step) {
+  MSCCLPP_DEVICE void order(Steps const& steps, auto const& step) {
     using Semaphore = MemoryDevice2DeviceSemaphoreDeviceHandle;
     using Port = BasePortChannelDeviceHandle;
     context_.places.requireUsable();
@@ -143,25 +145,24 @@ class PlanRunner {
     return now.loopEnd;
   }
 
-  MSCCLPP_DEVICE static bool isPort(layout::PlanStep const& step) {
+  MSCCLPP_DEVICE static bool isPort(auto const& step) {
     return static_cast<dsl::ChannelKind>(step.link) == dsl::ChannelKind::port;
   }
 
   // f(id) by lanes of the first warp, one for each object.
   template <class Steps, class F>
-  MSCCLPP_DEVICE void forEachObject(Steps const& steps, layout::PlanStep const& step, F&& f) const {
+  MSCCLPP_DEVICE void forEachObject(Steps const& steps, auto const& step, F&& f) const {
     auto const thread = arch::threadIndex();
     if (thread >= arch::warpSize) return;
-    steps.forEachObject(step.firstObject, step.objects, [&](int i, layout::RankNumber const& object) {
+    steps.forEachObject(step.firstObject, step.objects, [&](int i, auto const& object) {
       if (static_cast<unsigned>(i) % arch::warpSize == thread) f(context_.places.numberOf(object));
     });
     thisWarp().sync();
   }
   template <class Steps>
-  MSCCLPP_DEVICE int barrierOf(Steps const& steps, layout::PlanStep const& step) const {
+  MSCCLPP_DEVICE int barrierOf(Steps const& steps, auto const& step) const {
     int id = 0;
-    steps.forEachObject(step.firstObject, 1,
-                        [&](int, layout::RankNumber const& object) { id = context_.places.numberOf(object); });
+    steps.forEachObject(step.firstObject, 1, [&](int, auto const& object) { id = context_.places.numberOf(object); });
     return id;
   }
 

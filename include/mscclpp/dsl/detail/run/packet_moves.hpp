@@ -24,34 +24,33 @@ MSCCLPP_DEVICE std::uint32_t packetSlots(std::uint32_t units) {
 }
 
 template <PacketFormat P, class Context>
-MSCCLPP_DEVICE std::byte* packetPlace(Context const& context, layout::PlanOperand const& operand, int chunk,
-                                      Piece const& piece, std::uint32_t slot) {
+MSCCLPP_DEVICE std::byte* packetPlace(Context const& context, auto const& operand, int chunk, Piece const& piece,
+                                      std::uint32_t slot) {
   return context.places.place(operand, chunk, piece.first).address + std::uint64_t{slot} * P::slotBytes;
 }
 
 // Before the first packet is waited for; what is sent without waiting goes astray.
 template <class Context, class Steps>
-MSCCLPP_DEVICE void requireUsable(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+MSCCLPP_DEVICE void requireUsable(Context const& context, Steps const& steps, auto const& step) {
   bool awaits = false;
-  steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) { awaits = awaits || operand.packets; });
+  steps.forEachSource(step, [&](int, auto const& operand) { awaits = awaits || operand.packets; });
   if (awaits) context.places.requireUsable();
 }
 
 // Packets tell that their sender has come so far, so a slot is sent even where there is no data.
 template <PacketFormat P, class Context, class Steps>
-MSCCLPP_DEVICE std::uint32_t slotsOf(Context const& context, Steps const& steps, layout::PlanStep const& step,
-                                     Piece const& piece) {
+MSCCLPP_DEVICE std::uint32_t slotsOf(Context const& context, Steps const& steps, auto const& step, Piece const& piece) {
   if (piece.empty) return 0;
   bool sends = false;
-  steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) { sends = sends || operand.packets; });
+  steps.forEachTarget(step, [&](int, auto const& operand) { sends = sends || operand.packets; });
   if (sends && context.places.shape().relaysPackets != 0) return packetSlots<P>(piece.units + piece.pad);
   return packetSlots<P>(piece.units) - piece.slack / (P::words * 4);
 }
 
 // From a plain source.
 template <PacketFormat P, class Context>
-MSCCLPP_DEVICE Payload<P::words> loadPacket(Context const& context, layout::PlanOperand const& operand, int chunk,
-                                            Piece const& piece, std::uint32_t slot) {
+MSCCLPP_DEVICE Payload<P::words> loadPacket(Context const& context, auto const& operand, int chunk, Piece const& piece,
+                                            std::uint32_t slot) {
   using T = typename Context::Element;
   auto const view = context.places.template viewOf<T const>(operand, chunk, piece);
   PayloadReader<T, P::words, P::granule> const reader(view);
@@ -60,14 +59,14 @@ MSCCLPP_DEVICE Payload<P::words> loadPacket(Context const& context, layout::Plan
 
 // Into the step's targets, packets or plain. A chunk that travels as packets has less than 4 GiB, see PlanContext.
 template <PacketFormat P, class Context, class Steps>
-MSCCLPP_DEVICE void storePacket(Context const& context, Steps const& steps, layout::PlanStep const& step, int chunk,
+MSCCLPP_DEVICE void storePacket(Context const& context, Steps const& steps, auto const& step, int chunk,
                                 Piece const& piece, std::uint32_t slot, Payload<P::words> const& value) {
   auto const packetsFlag = context.places.flag();
   // First what others wait for.
-  steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
+  steps.forEachTarget(step, [&](int, auto const& operand) {
     if (operand.packets) P::store(packetPlace<P>(context, operand, chunk, piece, slot), value, packetsFlag, true);
   });
-  steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
+  steps.forEachTarget(step, [&](int, auto const& operand) {
     if (operand.packets) return;
     using T = typename Context::Element;
     auto const view = context.places.template viewOf<T>(operand, chunk, piece);
@@ -78,18 +77,18 @@ MSCCLPP_DEVICE void storePacket(Context const& context, Steps const& steps, layo
 
 // Some sources or targets are packets.
 template <PacketFormat P, class Context, class Steps>
-MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, layout::PlanStep const& step, int chunk,
+MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, auto const& step, int chunk,
                                Piece const& piece, std::uint32_t slot) {
   constexpr unsigned words = P::words;
   constexpr int together = Steps::sourcesTogether;
   Payload<words> value{};
   typename Context::template Totals<words> total{};
-  MSCCLPP_UNROLL
-  for (int first = 0; first < step.sources; first += together) {
+  // Sources from `first` on.
+  auto const take = [&](int first) {
     Payload<words> values[together] = {};
     std::byte const* slots[together] = {};
     bool awaited[together] = {};
-    steps.forSources(step, first, together, [&](int i, layout::PlanOperand const& operand) {
+    steps.forSources(step, first, together, [&](int i, auto const& operand) {
       if (operand.packets) {
         slots[i] = packetPlace<P>(context, operand, chunk, piece, slot);
         awaited[i] = true;
@@ -101,22 +100,27 @@ MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, layou
     awaitPackets<P>(context.places.plan().watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
       return {layout::WaitKind::programPacket, -1, slot, awaitedFlag};
     });
-    MSCCLPP_UNROLL
-    for (int i = 0; i < together; ++i) {
-      if (first + i >= step.sources) continue;
-      if (step.sources == 1) {
-        value = values[i];
-      } else {
-        context.reduction.template add<words>(step, first + i, values[i], total);
+    if (step.sources == 1) {
+      value = values[0];
+    } else {
+      MSCCLPP_UNROLL
+      for (int i = 0; i < together; ++i) {
+        if (first + i < step.sources) context.reduction.template add<words>(step, first + i, values[i], total);
       }
     }
+  };
+  if constexpr (Steps::allTogether) {
+    take(0);
+  } else {
+    MSCCLPP_UNROLL
+    for (int first = 0; first < step.sources; first += together) take(first);
   }
   if (step.sources != 1) value = context.reduction.template conclude<words>(step, context.places.shape(), total);
   storePacket<P>(context, steps, step, chunk, piece, slot, value);
 }
 
 template <PacketFormat P, class Context, class Steps>
-MSCCLPP_DEVICE void movePackets(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+MSCCLPP_DEVICE void movePackets(Context const& context, Steps const& steps, auto const& step) {
   requireUsable(context, steps, step);
   Piece piece{};
   forEachSlot(
@@ -132,13 +136,12 @@ MSCCLPP_DEVICE void movePackets(Context const& context, Steps const& steps, layo
 template <PacketFormat P, class Context, class Group>
 MSCCLPP_DEVICE void movePacketsTogether(Context const& context, Group const& group) {
   constexpr unsigned count = Group::count;
-  group.forEachStep(
-      [&](auto, auto const& steps, layout::PlanStep const& step) { requireUsable(context, steps, step); });
+  group.forEachStep([&](auto, auto const& steps, auto const& step) { requireUsable(context, steps, step); });
   Piece pieces[count];
   std::uint32_t slotCounts[count];
   auto const lookUp = [&](int chunk) {
     std::uint32_t most = 0;
-    group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
+    group.forEachStep([&](auto number, auto const& steps, auto const& step) {
       constexpr int k = decltype(number)::value;
       pieces[k] = context.places.pieceOf(steps, step, chunk);
       slotCounts[k] = slotsOf<P>(context, steps, step, pieces[k]);
@@ -150,9 +153,9 @@ MSCCLPP_DEVICE void movePacketsTogether(Context const& context, Group const& gro
     Payload<P::words> values[count] = {};
     std::byte const* slots[count] = {};
     bool awaited[count] = {};
-    group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
+    group.forEachStep([&](auto number, auto const& steps, auto const& step) {
       constexpr int k = decltype(number)::value;
-      steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) {
+      steps.forEachSource(step, [&](int, auto const& operand) {
         if (operand.packets) {
           slots[k] = packetPlace<P>(context, operand, chunk, pieces[k], slot);
           awaited[k] = slot < slotCounts[k];
@@ -165,12 +168,12 @@ MSCCLPP_DEVICE void movePacketsTogether(Context const& context, Group const& gro
     awaitPackets<P>(context.places.plan().watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
       return {layout::WaitKind::programPacket, -1, slot, awaitedFlag};
     });
-    group.forEachStep([&](auto number, auto const& steps, layout::PlanStep const& step) {
+    group.forEachStep([&](auto number, auto const& steps, auto const& step) {
       constexpr int k = decltype(number)::value;
       if (slot < slotCounts[k]) storePacket<P>(context, steps, step, chunk, pieces[k], slot, values[k]);
     });
   };
-  auto const first = group.firstStep();
+  typename Group::FirstStep const first;
   forEachSlot(first, startOf(first, packetSlots<P>(context.places.longestPiece(first))), lookUp, moveSlots);
 }
 

@@ -33,7 +33,7 @@ MSCCLPP_DEVICE void writeSlot(std::byte* slot, Payload<4> const& value) {
 
 // Returns what is left for plain accesses: what is no whole slot, or all of it.
 template <class Context, class Steps>
-MSCCLPP_DEVICE Piece moveBySwitch(Context const& context, Steps const& steps, layout::PlanStep const& step,
+MSCCLPP_DEVICE Piece moveBySwitch(Context const& context, Steps const& steps, auto const& step,
                                   ThreadRange const& group, int chunk, Piece const& piece) {
   using T = typename Context::Element;
   using Switch = SwitchSlots<T>;
@@ -42,11 +42,11 @@ MSCCLPP_DEVICE Piece moveBySwitch(Context const& context, Steps const& steps, la
   std::byte *from = nullptr, *to = nullptr;  // multicast addresses
   std::byte* own = nullptr;                  // the source of this rank
   bool overlaps = false;                     // one side plain, the other not, in the same bytes
-  steps.forEachOperand(step, [&](int i, layout::PlanOperand const& operand) {
+  steps.forEachOperand(step, [&](int i, auto const& operand) {
     bool const source = i < step.sources;
     if (i == 0 && (step.everybody & 1) != 0) from = context.places.multicastPlace(operand, chunk, piece.first);
     if (i == step.sources && (step.everybody & 2) != 0) to = context.places.multicastPlace(operand, chunk, piece.first);
-    if (context.places.numberOf(operand.rank) != context.places.plan().rank) return;
+    if (context.places.rankOf(operand) != context.places.plan().rank) return;
     auto* const place = context.places.place(operand, chunk, piece.first).address;
     if (source) own = place;
     overlaps = overlaps || (!source && place == own);
@@ -66,7 +66,7 @@ MSCCLPP_DEVICE Piece moveBySwitch(Context const& context, Steps const& steps, la
       if (from != nullptr) {
         values[i] = Switch::load(from + at, kind);
       } else {
-        steps.forEachSource(step, [&](int s, layout::PlanOperand const& operand) {
+        steps.forEachSource(step, [&](int s, auto const& operand) {
           if (s != 0) return;  // there is no other: several are read by the switch
           values[i] = readSlot<T>(context.places.place(operand, chunk, piece.first).address + at);
         });
@@ -80,7 +80,7 @@ MSCCLPP_DEVICE Piece moveBySwitch(Context const& context, Steps const& steps, la
       if (to != nullptr) {
         Switch::store(to + at, values[i]);
       } else {
-        steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
+        steps.forEachTarget(step, [&](int, auto const& operand) {
           writeSlot<T>(context.places.place(operand, chunk, piece.first).address + at, values[i]);
         });
       }
@@ -92,15 +92,15 @@ MSCCLPP_DEVICE Piece moveBySwitch(Context const& context, Steps const& steps, la
 
 // Plain sources and targets. `batch` slots of a thread are under way together.
 template <class Context, class Steps>
-MSCCLPP_DEVICE void combine(Context const& context, Steps const& steps, layout::PlanStep const& step,
-                            ThreadRange const& group, int chunk, Piece const& piece) {
+MSCCLPP_DEVICE void combine(Context const& context, Steps const& steps, auto const& step, ThreadRange const& group,
+                            int chunk, Piece const& piece) {
   using T = typename Context::Element;
   constexpr unsigned batch = 4, words = 4, slotBytes = 16;
   auto const slots = piece.units;
   for (std::uint64_t first = group.rank(); first < slots; first += batch * std::uint64_t{group.size()}) {
     Payload<words> values[batch] = {};
     typename Context::template Totals<words> totals[batch];
-    steps.forEachSource(step, [&](int s, layout::PlanOperand const& operand) {
+    steps.forEachSource(step, [&](int s, auto const& operand) {
       PayloadReader<T, words, slotBytes> const reader(context.places.template viewOf<T const>(operand, chunk, piece));
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < batch; ++i) {
@@ -116,7 +116,7 @@ MSCCLPP_DEVICE void combine(Context const& context, Steps const& steps, layout::
       for (unsigned i = 0; i < batch; ++i)
         values[i] = context.reduction.template conclude<words>(step, context.places.shape(), totals[i]);
     }
-    steps.forEachTarget(step, [&](int, layout::PlanOperand const& operand) {
+    steps.forEachTarget(step, [&](int, auto const& operand) {
       PayloadWriter<T, words, slotBytes> const writer(context.places.template viewOf<T>(operand, chunk, piece));
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < batch; ++i) {
@@ -128,8 +128,13 @@ MSCCLPP_DEVICE void combine(Context const& context, Steps const& steps, layout::
 }
 
 // `OneToOne`: there is one source and one target.
+// Out of line, since it is long, and steps that copy differ in where alone.
+MSCCLPP_COLD_DEVICE void copyPiece(ThreadRange group, std::byte* dst, std::byte const* src, std::uint64_t bytes) {
+  copy(group, dst, src, bytes);
+}
+
 template <bool OneToOne, class Context, class Steps>
-MSCCLPP_DEVICE void movePlain(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+MSCCLPP_DEVICE void movePlain(Context const& context, Steps const& steps, auto const& step) {
   context.places.requireUsable();
   auto first = startOf(step, context.places.longestPiece(step)).thread;
   for (int chunk = 0; chunk < step.chunks; ++chunk) {
@@ -138,10 +143,10 @@ MSCCLPP_DEVICE void movePlain(Context const& context, Steps const& steps, layout
     auto const group = threadsFrom(first, piece.units);
     if constexpr (OneToOne) {
       std::byte* ends[2];
-      steps.forEachOperand(step, [&](int i, layout::PlanOperand const& operand) {
+      steps.forEachOperand(step, [&](int i, auto const& operand) {
         ends[i] = context.places.place(operand, chunk, piece.first).address;
       });
-      copy(group, ends[1], ends[0], piece.bytes());
+      copyPiece(group, ends[1], ends[0], piece.bytes());
     } else {
       auto rest = piece;
       if constexpr (SwitchSlots<typename Context::Element>::moves && Steps::mayTakeSwitch()) {

@@ -17,17 +17,16 @@ namespace dsl_impl {
 
 // By one thread.
 template <PacketFormat P, class Context, class Steps>
-MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, auto const& step) {
   context.places.requireUsable();
   int channel = 0;
-  steps.forEachObject(step.firstObject, 1,
-                      [&](int, layout::RankNumber const& object) { channel = context.places.numberOf(object); });
+  steps.forEachObject(step.firstObject, 1, [&](int, auto const& object) { channel = context.places.numberOf(object); });
   BasePortChannelDeviceHandle const port(context.places.plan().ports[channel]);
   for (int chunk = 0; chunk < step.chunks; ++chunk) {
     auto const piece = context.places.pieceOf(steps, step, chunk);
     PortPlace ends[2];
     bool packets = false;
-    steps.forEachOperand(step, [&](int i, layout::PlanOperand const& operand) {
+    steps.forEachOperand(step, [&](int i, auto const& operand) {
       ends[i] = context.places.portPlace(operand, chunk, piece.first);
       packets = operand.packets;
     });
@@ -38,7 +37,7 @@ MSCCLPP_DEVICE void askPort(Context const& context, Steps const& steps, layout::
 
 // By the whole block, which has met when it returns.
 template <PacketFormat P, class Context, class Steps>
-MSCCLPP_DEVICE void awaitSources(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+MSCCLPP_DEVICE void awaitSources(Context const& context, Steps const& steps, auto const& step) {
   context.places.requireUsable();
   Piece piece{};
   forEachSlot(
@@ -49,9 +48,8 @@ MSCCLPP_DEVICE void awaitSources(Context const& context, Steps const& steps, lay
       },
       [&](int chunk, std::uint32_t slot) {
         std::byte const* place = nullptr;
-        steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) {
-          place = packetPlace<P>(context, operand, chunk, piece, slot);
-        });
+        steps.forEachSource(
+            step, [&](int, auto const& operand) { place = packetPlace<P>(context, operand, chunk, piece, slot); });
         auto const flag = context.places.flag();
         awaitPacket<P>(context.places.plan().watch, place, flag, {layout::WaitKind::programPacket, -1, slot, flag});
       });
@@ -60,9 +58,9 @@ MSCCLPP_DEVICE void awaitSources(Context const& context, Steps const& steps, lay
 
 // By the whole block.
 template <PacketFormat P, class Context, class Steps>
-MSCCLPP_DEVICE void moveByPort(Context const& context, Steps const& steps, layout::PlanStep const& step) {
+MSCCLPP_DEVICE void moveByPort(Context const& context, Steps const& steps, auto const& step) {
   bool packets = false;
-  steps.forEachSource(step, [&](int, layout::PlanOperand const& operand) { packets = operand.packets; });
+  steps.forEachSource(step, [&](int, auto const& operand) { packets = operand.packets; });
   if (packets) awaitSources<P>(context, steps, step);
   if (arch::threadIndex() >= arch::warpSize) return;
   if (arch::threadIndex() == 0) askPort<P>(context, steps, step);

@@ -27,14 +27,12 @@ class StepReduction {
 
   // The contribution of source `s`, in the order of sources.
   template <unsigned Words>
-  MSCCLPP_DEVICE void add(layout::PlanStep const& step, int s, Payload<Words> const& value,
-                          Totals<Words>& total) const {
+  MSCCLPP_DEVICE void add(auto const& step, int s, Payload<Words> const& value, Totals<Words>& total) const {
     auto const contribution = convert<DefaultAccumulator<T>>(unpack<T>(value));
     total = s == 0 ? contribution : reduced(step, total, contribution);
   }
   template <unsigned Words>
-  MSCCLPP_DEVICE Payload<Words> conclude(layout::PlanStep const& step, layout::PlanShape const& shape,
-                                         Totals<Words> total) const {
+  MSCCLPP_DEVICE Payload<Words> conclude(auto const& step, layout::PlanShape const& shape, Totals<Words> total) const {
     if (step.concludes && static_cast<dsl::ReduceKind>(step.reduce) == dsl::ReduceKind::asCalled) {
       int const ranks = shape.ranks;
       total = map(total, [this, ranks](auto one) { return op_.finish(one, ranks); });
@@ -44,7 +42,7 @@ class StepReduction {
 
  private:
   template <class Values>
-  MSCCLPP_DEVICE Values reduced(layout::PlanStep const& step, Values const& a, Values const& b) const {
+  MSCCLPP_DEVICE Values reduced(auto const& step, Values const& a, Values const& b) const {
     switch (static_cast<dsl::ReduceKind>(step.reduce)) {
       case dsl::ReduceKind::sum:
         return map(a, b, Sum{});

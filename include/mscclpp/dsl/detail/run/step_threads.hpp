@@ -22,7 +22,7 @@ struct StepStart {
 
 // Behind the chunks of the steps ahead, as if they had as many slots as this step's longest, where the block has
 // threads for all of them; else some warps on, so that steps begin at different ones.
-MSCCLPP_DEVICE StepStart startOf(layout::PlanStep const& step, std::uint32_t slots) {
+MSCCLPP_DEVICE StepStart startOf(auto const& step, std::uint32_t slots) {
   auto const threads = arch::blockThreads();
   auto const filled = roundUp(slots, arch::warpSize);
   if (step.ahead == 0) return {0, filled};
@@ -50,22 +50,23 @@ MSCCLPP_DEVICE ThreadRange threadsFrom(unsigned& first, std::uint32_t slots) {
 // f(chunk, slot) for this thread's slots: the step's chunks lie end to end, each filled up to whole warps of the
 // longest, and the block's threads take slots in turn from `start` on. slotsOf(chunk) tells how many there are.
 template <class SlotsOf, class F>
-MSCCLPP_DEVICE void forEachSlot(layout::PlanStep const& step, StepStart const& start, SlotsOf&& slotsOf, F&& f) {
+MSCCLPP_DEVICE void forEachSlot(auto const& step, StepStart const& start, SlotsOf&& slotsOf, F&& f) {
   auto const threads = arch::blockThreads();
   auto const filled = start.filled;
   auto const thread = arch::threadIndex();
   std::uint32_t slot = thread < start.thread ? thread + threads - start.thread : thread - start.thread;
+  // Else, not behind a return, so that no code is made for the other where the step is known.
   if (step.chunks == 1) {
     for (auto const slots = slotsOf(0); slot < slots; slot += threads) f(0, slot);
-    return;
-  }
-  if (slot >= std::uint64_t{filled} * static_cast<unsigned>(step.chunks)) return;
-  for (int chunk = 0;;) {
-    for (; slot >= filled; slot -= filled) ++chunk;
-    if (chunk >= step.chunks) return;
-    auto const slots = slotsOf(chunk);
-    for (; slot < slots; slot += threads) f(chunk, slot);
-    while (slot < filled) slot += threads;
+  } else {
+    if (slot >= std::uint64_t{filled} * static_cast<unsigned>(step.chunks)) return;
+    for (int chunk = 0;;) {
+      for (; slot >= filled; slot -= filled) ++chunk;
+      if (chunk >= step.chunks) return;
+      auto const slots = slotsOf(chunk);
+      for (; slot < slots; slot += threads) f(chunk, slot);
+      while (slot < filled) slot += threads;
+    }
   }
 }
 
