@@ -74,6 +74,10 @@ class CommEngine final : public Engine {
   }
   void setTimeLimit(std::chrono::nanoseconds limit) override { comm_.communicator().setTimeLimit(limit); }
   void abort() noexcept override { comm_.abort(); }
+  void leave() noexcept override {
+    comm_.finishWork();
+    comm_.meetLast();
+  }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     auto memory = std::make_shared<DeviceMemory>(device(), bytes, MemoryKind::shareable);

@@ -50,6 +50,9 @@ class Engine {
   virtual void setTimeLimit(std::chrono::nanoseconds limit) = 0;
   // Ends the waits of its kernels; later calls are refused.
   virtual void abort() noexcept = 0;
+  // Collective: returns when this rank's work is done, and the others have come as far or have ended. A process that
+  // ends without it ends the waits of ranks that are still in the last call.
+  virtual void leave() noexcept = 0;
   // Of the simulated machine, which the host reads and writes.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
   // Collective: what lies alike at all ranks is read and written by other ranks where it lies.

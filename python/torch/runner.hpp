@@ -176,8 +176,15 @@ class Runner {
     });
     return first;
   }
-  // Later calls are refused.
-  void end() { hasEnded_ = true; }
+  // Collective, unless something has gone wrong. Later calls are refused.
+  void end() {
+    if (!here_ || hasEnded_.exchange(true)) return;
+    std::optional<pybind11::gil_scoped_release> released;
+    if (PyGILState_Check() != 0) released.emplace();
+    forEachEngine([](Engine& engine) {
+      if (!engine.fault()) engine.leave();
+    });
+  }
   void abort() {
     forEachEngine([](Engine& engine) { engine.abort(); });
   }

@@ -367,6 +367,23 @@ class Calls(unittest.TestCase):
             """
         )
 
+    def test_ranks_that_end_before_others_are_through(self):
+        # A rank that has all it needs must not take along those whose kernels still wait for a third.
+        run(
+            """
+            import time
+            for turn in range(3):
+                group = dist.new_group()
+                x = zeros(1000)
+                dist.all_reduce(x, group=group)
+                if rank == 2:
+                    time.sleep(0.5)
+                begun = time.monotonic()
+                group._get_backend(torch.device(device)).shutdown()
+                assert rank == 2 or time.monotonic() - begun > 0.3
+            """
+        )
+
     def test_a_child_of_fork(self):
         run(
             """
