@@ -3,8 +3,8 @@
 #
 # Runs PyTorch, unmodified, on this library's libmscclpp_nccl.so, and fails where training comes out otherwise than by gloo.
 #
-#   scripts/pytorch_nccl.py [--library=FOLDER] [--ranks=N] [--ways=LIST] [--behind=FILE] [--suite=N] [--tests=PATTERN]
-#                           [--seconds=S]
+#   scripts/pytorch_nccl.py [--library=FOLDER] [--ranks=N] [--ways=LIST] [--behind=FILE] [--suite=N] [--files=FOLDER]
+#                           [--tests=PATTERN] [--seconds=S] [--limit=S] [--pretend=N] [--keep=FOLDER] [--list]
 #
 # --library=  where libmscclpp_nccl.so is; default build/gpu/apps/nccl
 # --ranks=    default: one for each GPU, at least 2; more than there are GPUs share them (start MPS first)
@@ -13,8 +13,16 @@
 # --suite=N   also PyTorch's own tests of its process groups (torch.testing._internal.distributed.distributed_test, which
 #             its wheel has), N at a time; what fails with PyTorch's own NCCL too is listed, not counted. Without MPS,
 #             whose server takes all its clients along when one of them fails
+# --files=    PyTorch's test/distributed, of its sources: its files of tests for NCCL, composable FSDP and tensors
+#             (pytorch_files.py), as many at a time as --suite= says (default 4), with a table at the end. What fails
+#             with PyTorch's own NCCL too is listed, not counted, where each rank has a GPU: ranks that share one, NCCL
+#             refuses
 # --tests=    of those, the ones in whose name the regular expression is found
 # --seconds=  after which no further test of the suite is begun
+# --limit=    seconds of one test of a file
+# --pretend=  how many GPUs these tests are told of; default 2 where there is one, else those that there are
+# --keep=     what each of these tests has said, in a file of its own, and the table
+# --list      just names the tests of --files=, which needs no GPU
 #
 # One line a way: 'right' where all 20 losses are gloo's within 1e-5 and this library was the one called. The last line is
 # 'N passed, N failed'.
@@ -29,6 +37,7 @@ import sys
 import tempfile
 import time
 
+from pytorch_files import files_suite, table, tests_of, environment_of, FILES
 from pytorch_suite import SAFE, run, suite
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -58,6 +67,18 @@ def verdict(losses, expected, called, library):
     return f"right, {furthest:.1e} from gloo's, {expected[0]:.4f} to {expected[-1]:.4f}"
 
 
+def list_files(source, pretended):
+    """Names the tests of the files."""
+    with tempfile.TemporaryDirectory() as name:
+        variables = environment_of(pathlib.Path(name), pretended, {})
+        found = [(file, *tests_of(source, file, variables)) for file in FILES if (source / file).exists()]
+    for file, names, why in found:
+        print(f"{file}: {len(names)} tests{': ' + why if why else ''}")
+        for each in names:
+            print(f"  {each}")
+    return 1 if not found or any(why for _, _, why in found) else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", default="build/gpu/apps/nccl")
@@ -65,9 +86,16 @@ def main():
     parser.add_argument("--ways", default="ddp,compiled,functional,fsdp,tensor,sequence,pipeline,graph")
     parser.add_argument("--behind")
     parser.add_argument("--suite", type=int, default=0)
+    parser.add_argument("--files")
+    parser.add_argument("--limit", type=int, default=90)
+    parser.add_argument("--pretend", type=int)
+    parser.add_argument("--keep")
+    parser.add_argument("--list", action="store_true")
     parser.add_argument("--tests", default="")
     parser.add_argument("--seconds", type=float, default=1800)
     arguments = parser.parse_args()
+    if arguments.list:
+        return list_files(pathlib.Path(arguments.files or "."), arguments.pretend or 2)
     library = pathlib.Path(arguments.library).resolve()
     preload = library / "libnccl.so.2"
     if not preload.exists():
@@ -93,7 +121,26 @@ def main():
             line = verdict(losses, expected, called, library) if losses else f"WRONG:\n{said}"
             passed, failed = (passed + 1, failed) if line.startswith("right") else (passed, failed + 1)
             print(f"{way:12} {ranks} ranks, {time.monotonic() - start:3.0f} s: {line}", flush=True)
-        if arguments.suite:
+        if arguments.files:
+            source = pathlib.Path(arguments.files).resolve()
+            keep = pathlib.Path(arguments.keep).resolve() if arguments.keep else folder / "files"
+            pretended = arguments.pretend or (2 if gpus == 1 else 0)
+            end = time.monotonic() + arguments.seconds
+            given = {"at_once": arguments.suite or 4, "pattern": arguments.tests, "pretended": pretended,
+                     "limit": arguments.limit}
+            here = files_suite(source, folder=keep, end=end,
+                               preloaded={**preloaded, "MSCCLPP_KERNEL_TIMEOUT": "60"}, **given)
+            wrong = [test for test, line in here.items() if line.startswith("failed")]
+            theirs = {}
+            if wrong and pretended <= gpus:
+                theirs = files_suite(source, folder=folder / "theirs", end=end + 60, preloaded={}, only=wrong, **given)
+            lines = table(here)
+            print("\n".join(lines))
+            (keep / "table.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
+            for test, line in here.items():
+                passed += line.startswith("passed")
+                failed += line.startswith("failed") and not theirs.get(test, "").startswith("failed")
+        elif arguments.suite:
             end = time.monotonic() + arguments.seconds
             here = suite("nccl", arguments.suite, ranks, folder / "here", {**preloaded, "MSCCLPP_KERNEL_TIMEOUT": "60"}, end,
                          pattern=arguments.tests)
