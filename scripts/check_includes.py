@@ -146,7 +146,7 @@ def resolve(source, path, files):
         if "/" not in path and beside in files:
             return beside, None
     # The benchmark's parts are a library that tools link with.
-    bases = {"src": ("src",), "bench": ("bench", "src"), "tools": ("tools", "bench", "src"), "python": ("src",)}
+    bases = {"src": ("src",), "bench": ("bench", "src"), "tools": ("tools", "bench", "src"), "python": ("python", "src")}
     for base in bases[tree]:
         target = f"{base}/{path}"
         if target in files:

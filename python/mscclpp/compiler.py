@@ -60,17 +60,23 @@ def compile_native(name: str, file: str) -> ModuleType:
 def module_of(name: str, file: str, command: list[str], libraries: list[str], more: str = "") -> ModuleType:
     """The module that `command`, a compiler's, makes of a file, linked to the library and to `libraries`; kept for as long
     as these, the compiler, the library and `more` stay what they are."""
+    path, key = library_of(name, file, command, libraries, more)
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__mscclpp_key__", None) == key:
+        return loaded
+    module = _load(name, path, key)
+    sys.modules[name] = module
+    return module
+
+
+def library_of(name: str, file: str, command: list[str], libraries: list[str], more: str = "") -> tuple[str, str]:
+    """The same as a file, and by which key it is kept."""
     with open(file, "rb") as source:
         text = source.read()
     linked = [*libraries, f"-L{os.path.join(_HOME, 'lib')}", "-lmscclpp"]
     shown = [__version__, _stamp(), _version(command[0]), more, *command, *linked]
     key = hashlib.sha256("\0".join(shown).encode() + b"\0" + text).hexdigest()[:40]
-    loaded = sys.modules.get(name)
-    if loaded is not None and getattr(loaded, "__mscclpp_key__", None) == key:
-        return loaded
-    module = _load(name, _build(name, file, key, command, linked), key)
-    sys.modules[name] = module
-    return module
+    return _build(name, file, key, command, linked), key
 
 
 def host_compiler(what: str) -> str:

@@ -55,7 +55,7 @@ def build() -> ModuleType:
         for header in sorted(glob.glob(os.path.join(home, "**", "*.hpp"), recursive=True)):
             with open(header, encoding="utf-8") as text:
                 more.append(text.read())
-        _built = compiler.module_of(name, os.path.join(home, "backend.cpp"), command, linked, "\0".join(more))
+        _built = compiler.module_of(name, os.path.join(home, "torch", "backend.cpp"), command, linked, "\0".join(more))
     return _built
 
 

@@ -23,6 +23,7 @@ void bindCommunicators(nb::module_& module);
 void bindPlans(nb::module_& module);
 void bindAlgorithms(nb::module_& module);
 void bindPrograms(nb::module_& module);
+void bindGroups(nb::module_& module);
 
 // Python names memory and streams by numbers.
 inline void* pointerOf(std::uintptr_t number) { return reinterpret_cast<void*>(number); }

@@ -10,4 +10,5 @@ NB_MODULE(_mscclpp, module) {
   bindPlans(module);
   bindAlgorithms(module);
   bindPrograms(module);
+  bindGroups(module);
 }

@@ -57,7 +57,11 @@ class MscclppBackend final : public c10d::Backend {
     return remote ? c10d::ErrorType::REMOTE_ERROR : c10d::ErrorType::COMM_ERROR;
   }
   void abort() override { runner_.abort(); }
-  void shutdown() override { runner_.end(); }
+  void shutdown() override {
+    runner_.withdraw();
+    runner_.end();
+  }
+  void offer(std::string const& name, bool forCuda) { runner_.offer(name, forCuda); }
   // For torch.cuda.MemPool.
   py::object memAllocator() const {
     (void)runner_.gpu("mem_allocator");
@@ -382,6 +386,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("cuda_device") = -1,
            py::arg("title") = backendName, py::call_guard<py::gil_scoped_release>())
+      .def("offer", &MscclppBackend::offer, py::arg("name"), py::arg("for_cuda"),
+           py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("mem_allocator", &MscclppBackend::memAllocator)
       .def("register_mem_pool", &MscclppBackend::registerPool, py::arg("pool"))
       .def_property_readonly("options", &MscclppBackend::getBackendOptions);

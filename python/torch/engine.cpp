@@ -2,6 +2,7 @@
 #include "engine.hpp"
 
 #include <mutex>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,8 @@ class CommEngine final : public Engine {
   CommEngine(std::unique_ptr<Communicator> communicator) : comm_(std::move(communicator), true) {}
 
   Device device() const override { return comm_.device(); }
+  int rank() const override { return comm_.rank(); }
+  int size() const override { return comm_.size(); }
 
   void start(std::span<Call> calls, void* stream) override {
     for (auto& call : calls) call.stream = stream;
@@ -40,6 +43,10 @@ class CommEngine final : public Engine {
       for (auto const& call : calls) comm_.check(call);
       comm_.start(calls);
     });
+  }
+
+  void run(Algorithm const& algorithm, CollectiveCall const& call, void* stream) override {
+    translated([&] { comm_.execute(algorithm, call, stream); });
   }
 
   void* makeStream() override {
@@ -109,6 +116,12 @@ std::shared_ptr<Engine> Engine::join(int rank, int size, std::string const& id, 
     if (nccl::patience("MSCCLPP_KERNEL_TIMEOUT")) engine->setTimeLimit(timeout);
     return engine;
   });
+}
+
+std::shared_ptr<Engine> Engine::of(Communicator const& communicator) {
+  std::vector<int> all(static_cast<std::size_t>(communicator.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return translated([&] { return std::make_shared<CommEngine>(communicator.shrink(all)); });
 }
 
 Device Engine::simulatedDevice() {

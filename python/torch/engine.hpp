@@ -18,6 +18,12 @@
 #include "mscclpp/host/error.hpp"
 #include "nccl/operation.hpp"
 
+namespace mscclpp {
+class Algorithm;
+class Communicator;
+struct CollectiveCall;
+}  // namespace mscclpp
+
 namespace mscclpp::torch {
 
 using Call = nccl::Operation;
@@ -29,14 +35,20 @@ class Engine {
   // Collective. `timeout`: that of the meeting, and of each wait of kernels where MSCCLPP_KERNEL_TIMEOUT is not set.
   static std::shared_ptr<Engine> join(int rank, int size, std::string const& id, Device device,
                                       std::chrono::nanoseconds timeout);
+  // Collective: over the ranks of a communicator, which may go before it.
+  static std::shared_ptr<Engine> of(Communicator const& communicator);
   // The device of this process for tensors of the CPU.
   static Device simulatedDevice();
 
   virtual ~Engine() = default;
   virtual Device device() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
   // Puts them into the stream, a cudaStream_t or one of makeStream(), whatever their own says: collectives in this
   // order, then all messages together. Throws what cannot be right before it starts anything.
   virtual void start(std::span<Call> calls, void* stream) = 0;
+  // The same with an algorithm that is not the library's own.
+  virtual void run(Algorithm const& algorithm, CollectiveCall const& call, void* stream) = 0;
   // A stream of the simulated machine; it belongs to the engine.
   virtual void* makeStream() = 0;
   // One that is done when what is in `stream` now is done, until it is given back.

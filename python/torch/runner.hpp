@@ -33,6 +33,7 @@
 #include "call_work.hpp"
 #include "engine.hpp"
 #include "event_pool.hpp"
+#include "groups.hpp"
 #include "sender_news.hpp"
 #include "tensor_call.hpp"
 
@@ -135,6 +136,16 @@ class Runner {
     unnamed_.push_back({work, std::move(made), std::move(data), Clock::now() + timeout_});
     wake();
     return work;
+  }
+  // For torch.ops.mscclpp, by the group's name. Collective at the first call.
+  void offer(std::string const& name, bool forCuda) {
+    std::lock_guard const lock(callMutex_);
+    TORCH_CHECK_VALUE(!forCuda || cuda_, "its group was made without a GPU");
+    if (!forCuda) (void)cpuEngine();
+    Groups::add(name, forCuda ? cuda_ : cpu_);
+  }
+  void withdraw() {
+    forEachEngine([](Engine& engine) { Groups::remove(engine); });
   }
   // Calls between the two are one: their messages go on together.
   void startCoalescing() {

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""pip install, from a copy of the sources into an environment of its own, and a first program on what was installed.
+"""pip install, from a copy of the sources or of a wheel, and a first program on what was installed.
 
 wheel.py --source=FOLDER --work=FOLDER [--define=NAME=VALUE ...]
+wheel.py --wheel=FILE --work=FOLDER [--kind=cuda|sim]    into a fresh environment
 """
 
 import argparse
@@ -11,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-FOLDERS = ("include", "src", "python", "cmake", "share")
+FOLDERS = ("include", "src", "python", "cmake", "share", "scripts")
 FILES = ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE")
 PROGRAM = """
 import mscclpp, numpy
@@ -25,12 +26,8 @@ print(mscclpp.__file__)
 """
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", required=True)
-    parser.add_argument("--work", required=True)
-    parser.add_argument("--define", action="append", default=[])
-    options = parser.parse_args()
+def from_source(options):
+    """Installs it; which Python has it, in which environment, and in which folder."""
     # A copy, since pip must not find a build folder beside the sources.
     copy, target = os.path.join(options.work, "source"), os.path.join(options.work, "site")
     for folder in (copy, target):
@@ -42,13 +39,36 @@ def main():
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-build-isolation"]
     command += ["--no-deps", "--target", target, *(f"-Ccmake.define.{each}" for each in options.define), copy]
     subprocess.run(command, check=True)
-    environment = {**os.environ, "PYTHONPATH": target}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], check=True, env=environment, capture_output=True, text=True)
-    if not done.stdout.startswith(target):
+    return sys.executable, {**os.environ, "PYTHONPATH": target}, target
+
+
+def from_wheel(options):
+    """The same of a wheel and what it needs."""
+    shutil.rmtree(options.work, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", options.work], check=True)
+    python = os.path.join(options.work, "bin", "python")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, options.wheel], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return python, environment, os.path.realpath(options.work)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--source")
+    what.add_argument("--wheel")
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--kind", choices=("cuda", "sim"), default="sim")
+    parser.add_argument("--define", action="append", default=[])
+    options = parser.parse_args()
+    python, environment, target = from_source(options) if options.source else from_wheel(options)
+    done = subprocess.run([python, "-c", PROGRAM], check=True, env=environment, capture_output=True, text=True)
+    if not os.path.realpath(done.stdout.strip()).startswith(os.path.realpath(target)):
         raise SystemExit(f"the package was found in {done.stdout.strip()}, not in {target}")
-    said = subprocess.run([sys.executable, "-m", "mscclpp"], check=True, env=environment, capture_output=True, text=True)
-    if "built without a CUDA toolkit" not in said.stdout:
-        raise SystemExit(f"it does not say that it simulates only: {said.stdout}")
+    said = subprocess.run([python, "-m", "mscclpp"], check=True, env=environment, capture_output=True, text=True)
+    if ("built without a CUDA toolkit" in said.stdout) != (options.kind == "sim"):
+        raise SystemExit(f"it does not say whether it simulates only: {said.stdout}")
 
 
 if __name__ == "__main__":

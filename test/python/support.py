@@ -9,6 +9,9 @@ import subprocess
 import sys
 import textwrap
 
+# Several processes that compile programs of PyTorch share few cores.
+QUICK = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+
 
 def free_port() -> int:
     """A port of this host that nobody listens on now."""

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "fused.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/format.hpp"
+#include "mscclpp/collectives/algorithm_collection.hpp"
+#include "mscclpp/collectives/native_algorithm.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/team.hpp"
+#include "mscclpp/jit/kernel.hpp"
+
+namespace mscclpp::torch {
+namespace {
+
+constexpr char const* kernelText = R"(
+#include "mscclpp/algorithms/collective/allreduce.hpp"
+
+using namespace mscclpp;
+
+// What one thread has in registers at once, element by element where it fills no words.
+template <class T, class Values>
+MSCCLPP_DEVICE Values loadElements(T const* from, std::size_t count, std::uint64_t at) {
+  using Acc = typename Values::Element;
+  constexpr unsigned bytes = Values::size * sizeof(T);
+  if constexpr (bytes % 8 == 0) {
+    auto const reader = readerOf<bytes / 4, 8>(View{from, count});
+    return convert<Acc>(unpack<T>(reader.read(reader.window(at * sizeof(T), bytes), 0)));
+  } else {
+    Values values{};
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < Values::size; ++i) {
+      if (at + i < count) values[i] = convertNumber<Acc>(from[at + i]);
+    }
+    return values;
+  }
+}
+template <class T, class Values>
+MSCCLPP_DEVICE void storeElements(T* to, std::size_t count, std::uint64_t at, Values const& values) {
+  constexpr unsigned bytes = Values::size * sizeof(T);
+  if constexpr (bytes % 8 == 0) {
+    PayloadWriter<T, bytes / 4, 8> const writer(View{to, count});
+    writer.write(writer.window(at * sizeof(T), bytes), 0, pack(convert<T>(values)));
+  } else {
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < Values::size; ++i) {
+      if (at + i < count) to[at + i] = convertNumber<T>(values[i]);
+    }
+  }
+}
+
+template <class Collective, class T, class Out, class Residual>
+struct Fused {
+  static constexpr unsigned maxThreads = 512;
+
+  MSCCLPP_DEVICE void operator()(T const* in, T* sum, Out* out, Residual const* residual, std::size_t count,
+                                 double scale, DeviceTeam const& team) const {
+    using Acc = DefaultAccumulator<T>;
+    allowNextKernel();
+    auto const by = static_cast<Acc>(scale);
+    Collective{team}(thisGrid(), View{in, count}, View{sum, count}, [&](auto const& total, std::uint64_t at) {
+      auto values = convert<Acc>(convert<T>(total)) * by;
+      if (residual != nullptr) values = values + loadElements<Residual, decltype(values)>(residual, count, at);
+      if constexpr (std::is_same_v<T, Out>) {
+        return values;
+      } else {
+        storeElements(out, count, at, values);
+        return total;
+      }
+    });
+    waitForPreviousKernel();
+  }
+};
+)";
+
+// One exchange while that is little beside its latency.
+struct Way {
+  char const* algorithm;  // of the same name in the library, whose launches it has
+  char const* collective;
+  std::size_t bytes;  // the most that it is for
+};
+constexpr std::size_t fewBytes = 32 << 10, manyBytes = 16 << 20;
+Way wayOf(std::size_t bytes, int ranks) {
+  auto const peers = static_cast<std::size_t>(ranks > 1 ? ranks - 1 : 1);
+  auto const mostToAll = (std::size_t{1} << 20) / peers;
+  if (bytes <= fewBytes) return {"oneshot_ll16", "OneShot, PacketTransport<LL16>", fewBytes};
+  if (bytes <= mostToAll) return {"oneshot_ll128", "OneShot, PacketTransport<LL128>", mostToAll};
+  return {"twoshot_ll128", "TwoShot, PacketTransport<LL128>", manyBytes};
+}
+
+std::string elementName(DataType type) {
+  auto const instance = jit::instanceName("", type);  // "<float>"
+  return instance.substr(1, instance.size() - 2);
+}
+std::string kernelName(CollectiveCall const& call, FusedCall const& fused, Way const& way) {
+  auto const typeAndOp = jit::instanceName("", call.type, call.op);
+  auto const op = typeAndOp.substr(typeAndOp.find(", ") + 2);
+  return fmt::format("Fused<AllReduce<{}, {}>, {}, {}, {}>", way.collective, op.substr(0, op.size() - 1),
+                     elementName(call.type), elementName(fused.outType), elementName(fused.residualType));
+}
+
+struct Context {
+  jit::Kernel<void(void const*, void*, void*, void const*, std::size_t, double, layout::TeamHandle)> kernel;
+  Kernel const* like;
+  LaunchShape shape;
+  Team team;
+};
+
+constexpr char const* extra = "fused";
+FusedCall const& fusedOf(CollectiveCall const& call) {
+  return *reinterpret_cast<FusedCall const*>(call.extras.at(extra));
+}
+
+std::shared_ptr<void> makeContext(Communicator const& communicator, CollectiveCall const& call) {
+  static auto const library = AlgorithmCollection::defaults();
+  static jit::Source const source{kernelText, "fused_all_reduce.cpp"};
+  auto const way = wayOf(call.inBytes, communicator.size());
+  CollectiveCall most;
+  most.type = call.type;
+  most.op = call.op;
+  most.inBytes = most.outBytes = way.bytes / bytesOf(call.type) * bytesOf(call.type);
+  auto const launch = library.at(Collective::allReduce, way.algorithm)->launchFor(World::of(communicator), most);
+  if (!launch) {
+    fail(ErrorCode::unsupported, "rank {}: a fused all-reduce of {}: this build has no {} for it", communicator.rank(),
+         nameOf(call.type), way.algorithm);
+  }
+  return std::make_shared<Context>(Context{{communicator.device(), source, kernelName(call, fusedOf(call), way)},
+                                           launch->kernel,
+                                           launch->shape,
+                                           Team(communicator, launch->requirement)});
+}
+
+NativeAlgorithm const& algorithm() {
+  NativeFunctions functions;
+  functions.contextKey = [](Communicator const& communicator, CollectiveCall const& call) {
+    auto const& fused = fusedOf(call);
+    auto tag = static_cast<std::uint64_t>(call.op);
+    for (auto const type : {call.type, fused.outType, fused.residualType}) {
+      tag = tag << 8 | static_cast<std::uint64_t>(type);
+    }
+    return ContextKey{.inBytes = wayOf(call.inBytes, communicator.size()).bytes, .tag = tag};
+  };
+  functions.makeContext = &makeContext;
+  functions.run = [](std::shared_ptr<void> const& held, CollectiveCall const& call, Stream const& stream) {
+    auto const& context = *static_cast<Context const*>(held.get());
+    auto const& fused = fusedOf(call);
+    auto shape = context.shape;
+    // Fewer elements than the most of this way need fewer blocks.
+    auto const ranks = static_cast<std::uint32_t>(context.team.size());
+    if (context.like->shape != nullptr) {
+      auto const own = context.like->shape(ranks, call.inBytes, shape.blocks);
+      if (own.blocks <= shape.blocks && own.threads == shape.threads) shape.blocks = own.blocks;
+    }
+    context.kernel.launch(stream, shape, fused.in, fused.sum, fused.out, fused.residual, fused.count, fused.scale,
+                          context.team.deviceHandle());
+  };
+  static NativeAlgorithm const made("fused_all_reduce", Collective::allReduce, std::move(functions));
+  return made;
+}
+
+}  // namespace
+
+void startFused(Engine& engine, FusedCall const& fused, void* stream) {
+  CollectiveCall call;
+  call.in = fused.in;
+  call.out = fused.sum;
+  call.inBytes = call.outBytes = fused.count * bytesOf(fused.type);
+  call.type = fused.type;
+  call.op = fused.op;
+  call.extras.emplace(extra, reinterpret_cast<std::uintptr_t>(&fused));
+  engine.run(algorithm(), call, stream);
+}
+
+}  // namespace mscclpp::torch
