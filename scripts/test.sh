@@ -84,7 +84,7 @@ else
   configure+=(-DMSCCLPP_BUILD_PYTHON=OFF)
 fi
 if [ "$torch" = yes ]; then
-  if python_packages torch==2.11.0; then
+  if python_packages torch==2.11.0 expecttest; then
     configure+=("-DMSCCLPP_TORCH_PYTHON=$python")
   else
     warn "PyTorch could not be installed; the tests that import it are skipped"

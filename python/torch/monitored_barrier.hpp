@@ -42,8 +42,8 @@ class MonitoredBarrier {
     }
     store.set(verdict, missing.empty() && !late ? passes : std::string("failed"));
     TORCH_CHECK_WITH(DistBackendError, !late, "Rank 0 timed out in monitoredBarrier after ", limit.count(), " ms.");
-    TORCH_CHECK_WITH(DistBackendError, missing.empty(), "[Rank 0]: Rank", missing.size() > 1 ? "s " : " ",
-                     c10::Join(", ", missing), " failed to pass monitoredBarrier in ", limit.count(), " ms");
+    TORCH_CHECK_WITH(DistBackendError, missing.empty(), "[Rank 0]: Rank", all ? "s " : " ", c10::Join(", ", missing),
+                     " failed to pass monitoredBarrier in ", limit.count(), " ms");
   }
 
  private:
