@@ -89,6 +89,8 @@ Way wayOf(std::size_t bytes, int ranks) {
   if (bytes <= mostToAll) return {"oneshot_ll128", "OneShot, PacketTransport<LL128>", mostToAll};
   return {"twoshot_ll128", "TwoShot, PacketTransport<LL128>", manyBytes};
 }
+// Where links may tear lines.
+constexpr Way withoutLines{"twoshot_memory", "TwoShot, MemoryTransport<4>", manyBytes};
 
 std::string elementName(DataType type) {
   auto const instance = jit::instanceName("", type);  // "<float>"
@@ -116,12 +118,14 @@ FusedCall const& fusedOf(CollectiveCall const& call) {
 std::shared_ptr<void> makeContext(Communicator const& communicator, CollectiveCall const& call) {
   static auto const library = AlgorithmCollection::defaults();
   static jit::Source const source{kernelText, "fused_all_reduce.cpp"};
-  auto const way = wayOf(call.inBytes, communicator.size());
+  auto way = wayOf(call.inBytes, communicator.size());
   CollectiveCall most;
   most.type = call.type;
   most.op = call.op;
   most.inBytes = most.outBytes = way.bytes / bytesOf(call.type) * bytesOf(call.type);
-  auto const launch = library.at(Collective::allReduce, way.algorithm)->launchFor(World::of(communicator), most);
+  auto const& world = World::of(communicator);
+  if (!library.at(Collective::allReduce, way.algorithm)->refusal(world, most).empty()) way = withoutLines;
+  auto const launch = library.at(Collective::allReduce, way.algorithm)->launchFor(world, most);
   if (!launch) {
     fail(ErrorCode::unsupported, "rank {}: a fused all-reduce of {}: this build has no {} for it", communicator.rank(),
          nameOf(call.type), way.algorithm);

@@ -162,9 +162,38 @@ class Calls(unittest.TestCase):
             x, wide = here(parts[rank]), ramp(555).reshape(5, 111)
             for op in ("avg", "max"):
                 assert close(ops.fused_all_reduce(x, op), expected(parts, op, 1.0, None, torch.bfloat16)), op
+            many = everyone(lambda of: ramp(17001, torch.bfloat16, of))
+            assert close(ops.fused_all_reduce(here(many[rank]), "max"), expected(many, "max", 1.0, None, torch.bfloat16))
             got = ops.fused_all_reduce(x, residual=here(wide), dtype=torch.float32)
             assert close(got, expected(parts, "sum", 1.0, wide, torch.float32))
             """
+        )
+
+    def test_fused_where_links_tear_lines(self):
+        """Where packets of whole lines do not arrive as such, as over PCIe, other ways are taken."""
+        run(
+            """
+            import tempfile
+            source = tempfile.NamedTemporaryFile("w", suffix=".cpp")
+            source.write('#include <pybind11/pybind11.h>\\n#include "mscclpp/sim/runtime.hpp"\\n'
+                         'PYBIND11_MODULE(tearing, module) { module.def("install", [] {'
+                         ' mscclpp::sim::install({.devices = 2, .linesArriveWhole = false}); }); }')
+            source.flush()
+            mscclpp.compile_native("tearing", source.name).install()
+            x = ramp(20001, torch.bfloat16)
+            def main(group):
+                name = str(group.my_rank)
+                ops.register_group(name, group)
+                result = ops.fused_all_reduce(x * (group.my_rank + 1), group=name, scale=0.5, residual=x)
+                group.barrier()
+                ops.unregister_group(name)
+                return result
+            want = ((x.float() + (x * 2).float()).bfloat16().float() * 0.5 + x.float()).bfloat16()
+            for result in mscclpp.run_ranks(2, main, device="sim"):
+                assert same(result, want)
+            """,
+            ranks=1,
+            group=False,
         )
 
     def test_what_is_wrong(self):
