@@ -194,6 +194,8 @@ class Calls(unittest.TestCase):
             """,
             ranks=1,
             group=False,
+            MSCCLPP_DEVICE="sim",
+            MSCCLPP_TEST_DEVICE="cpu",
         )
 
     def test_what_is_wrong(self):
