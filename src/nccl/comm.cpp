@@ -85,6 +85,7 @@ Comm::Comm(std::shared_ptr<Bootstrap> bootstrap, Device device, bool blocking)
     : Comm(std::make_unique<Communicator>(std::move(bootstrap), device), blocking) {}
 
 Comm::~Comm() {
+  for (auto const& each : windows_) forgetWindow(each.first);
   for (auto const& each : algorithms_->registered) each->forget(*communicator_);
 }
 
@@ -522,9 +523,9 @@ void* Comm::addWindow(void* base, std::size_t bytes, bool symmetric) {
   std::lock_guard const lock(mutex_);
   requireUsable();
   if (base == nullptr || bytes == 0) refuse(ncclInvalidArgument, "rank {}: a window without memory", rank());
-  std::unique_ptr<RemoteMemory> remote;
+  std::shared_ptr<RemoteMemory> remote;
   if (symmetric && !isApart_) {
-    remote = std::make_unique<RemoteMemory>(*communicator_, base, bytes, ranksHere_ == size());
+    remote = std::make_shared<RemoteMemory>(*communicator_, base, bytes, ranksHere_ == size());
   }
   if (symmetric) {
     // Peers find each other's buffers by how far they lie in their allocations.
@@ -537,13 +538,16 @@ void* Comm::addWindow(void* base, std::size_t bytes, bool symmetric) {
   }
   auto window = std::make_unique<Window>(Window{static_cast<std::byte*>(base), bytes, symmetric, std::move(remote)});
   auto* const handle = window.get();
+  if (window->remote != nullptr) nameWindow(handle, window->remote);
   windows_.emplace(handle, std::move(window));
   return handle;
 }
 
 void Comm::removeWindow(void* window) {
   std::lock_guard const lock(mutex_);
-  if (windows_.erase(window) == 0) refuse(ncclInvalidArgument, "rank {}: no such window", rank());
+  (void)windowNamed(window);
+  forgetWindow(window);
+  windows_.erase(window);
 }
 
 Comm::Window& Comm::windowNamed(void* window) {

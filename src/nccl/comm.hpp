@@ -109,7 +109,7 @@ class Comm {
     std::byte* base;
     std::size_t bytes;
     bool symmetric;                          // lies alike on all ranks
-    std::unique_ptr<RemoteMemory> remote{};  // of all ranks; null: it was not registered as symmetric
+    std::shared_ptr<RemoteMemory> remote{};  // of all ranks; null: it was not registered as symmetric
   };
 
   void meetFirst();

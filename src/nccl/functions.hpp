@@ -45,6 +45,8 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, std::size_t byt
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 
 ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void** place);
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, std::size_t offset, int peer, void** place);
+ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, std::size_t offset, int peer, void** place);
 
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();

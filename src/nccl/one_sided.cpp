@@ -2,6 +2,8 @@
 #include "nccl/one_sided.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/format.hpp"
 #include "nccl/kernels/kernels.hpp"
@@ -54,6 +56,43 @@ std::byte* RemoteMemory::of(int rank) {
   }
   if (!mapped_[at]) mapped_[at] = RegisteredMemory::deserialize(records_[at], communicator_.device());
   return mapped_[at].data();
+}
+
+namespace {
+
+struct Named {
+  std::mutex mutex;
+  std::map<void const*, std::shared_ptr<RemoteMemory>> windows;
+
+  // Never destroyed: communicators may end when the process does.
+  static Named& instance() {
+    static auto* const named = new Named;
+    return *named;
+  }
+};
+
+}  // namespace
+
+void nameWindow(void const* handle, std::shared_ptr<RemoteMemory> memory) {
+  auto& named = Named::instance();
+  std::lock_guard const lock(named.mutex);
+  named.windows[handle] = std::move(memory);
+}
+
+void forgetWindow(void const* handle) noexcept {
+  auto& named = Named::instance();
+  std::lock_guard const lock(named.mutex);
+  named.windows.erase(handle);
+}
+
+std::shared_ptr<RemoteMemory> windowMemory(void const* handle) {
+  auto& named = Named::instance();
+  std::lock_guard const lock(named.mutex);
+  auto const found = named.windows.find(handle);
+  if (found == named.windows.end()) {
+    refuse(ncclInvalidArgument, "{} is no window that was registered with NCCL_WIN_COLL_SYMMETRIC", fmt::ptr(handle));
+  }
+  return found->second;
 }
 
 Signals::Signals(Communicator const& communicator, bool alone)

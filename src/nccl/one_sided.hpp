@@ -25,6 +25,7 @@ class RemoteMemory {
   RemoteMemory(Communicator const& communicator, void* base, std::size_t bytes, bool alone);
 
   std::size_t bytes() const noexcept { return bytes_; }
+  int ranks() const noexcept { return static_cast<int>(records_.size()); }
   // As mapped here. Throws unsupported, with the reason, where it is not to be had.
   std::byte* of(int rank);
 
@@ -37,6 +38,12 @@ class RemoteMemory {
   std::mutex mutex_;
   std::vector<RegisteredMemory> mapped_;
 };
+
+// The memory of windows, by their handles: some functions are given no communicator.
+void nameWindow(void const* handle, std::shared_ptr<RemoteMemory> memory);
+void forgetWindow(void const* handle) noexcept;
+// Throws for one that there is not, or that was not registered as symmetric.
+std::shared_ptr<RemoteMemory> windowMemory(void const* handle);
 
 // Counters of signals. Each rank has one for every rank, index and context: signals of one do not end waits for
 // another. They are read and counted on the device, so that all of it may be captured and replayed.

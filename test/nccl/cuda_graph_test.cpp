@@ -69,6 +69,9 @@ void checkRank(int rank, int ranks, ncclUniqueId const& id) {
     cudaGraphExec_t executable = nullptr;
     isRight(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     reduce(sums);
+    ncclWindow_t late = nullptr;  // some programs register only now
+    CHECK_NCCL(ncclCommWindowRegister(comm, own.memory, sizeof(float), &late, 1));
+    CHECK_NCCL(ncclCommWindowDeregister(comm, late));
     ncclWaitSignalDesc_t wait{1, last, 0, 0};
     CHECK_NCCL(ncclPutSignal(own.memory, count, ncclFloat32, next, puts.window, 0, 0, 0, 0, comm, stream));
     CHECK_NCCL(ncclWaitSignal(1, &wait, comm, stream));

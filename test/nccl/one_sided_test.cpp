@@ -143,9 +143,26 @@ TEST_CASE("one-sided operations that cannot be right are refused, in words") {
   });
 }
 
-TEST_CASE("a window knows its memory") {
+TEST_CASE("a window knows its memory, and that of the other ranks") {
   forEachNcclRank(2, [](NcclRank& rank) {
     Shared const shared(rank, count);
+    void* other = nullptr;
+    CHECK_NCCL(ncclGetPeerDevicePointer(shared.window, 4, 1 - rank.rank, &other));
+    copyToDevice(rank.device, static_cast<float*>(other), std::span<float const>(std::vector<float>(1, 7)));
+    Data<float> const data(rank.device, 1, 1);  // when both have written
+    CHECK_NCCL(ncclAllReduce(data.data(), data.data(), 1, ncclFloat32, ncclSum, rank.comm, rank.native()));
+    rank.stream.synchronize();
+    CHECK(shared.values(2) == std::vector<float>{0, 7});
+    void* own = nullptr;
+    CHECK_NCCL(ncclGetLsaDevicePointer(shared.window, 0, rank.rank, &own));
+    CHECK(own == shared.memory);
+    CHECK(ncclGetPeerDevicePointer(nullptr, 0, 0, &other) == ncclInvalidArgument);
+    CHECK(ncclGetPeerDevicePointer(shared.window, 0, 2, &other) == ncclInvalidArgument);
+    CHECK(ncclGetPeerDevicePointer(shared.window, count * sizeof(float), 0, &other) == ncclInvalidArgument);
+    ncclWindow_t local = nullptr;
+    CHECK_NCCL(ncclCommWindowRegister(rank.comm, data.data(), sizeof(float), &local, 0));
+    CHECK(ncclGetLsaDevicePointer(local, 0, 0, &other) == ncclInvalidArgument);
+    CHECK_NCCL(ncclCommWindowDeregister(rank.comm, local));
     void* place = nullptr;
     CHECK_NCCL(ncclWinGetUserPtr(rank.comm, shared.window, &place));
     CHECK(place == shared.memory);

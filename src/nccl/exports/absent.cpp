@@ -36,10 +36,8 @@ extern "C" {
 
 ncclResult_t pncclDevCommCreate() { return absent("ncclDevCommCreate", fromKernels); }
 ncclResult_t pncclDevCommDestroy() { return absent("ncclDevCommDestroy", fromKernels); }
-ncclResult_t pncclGetLsaDevicePointer() { return absent("ncclGetLsaDevicePointer", fromKernels); }
 ncclResult_t pncclGetLsaMultimemDevicePointer() { return absent("ncclGetLsaMultimemDevicePointer", fromKernels); }
 ncclResult_t pncclGetMultimemDevicePointer() { return absent("ncclGetMultimemDevicePointer", fromKernels); }
-ncclResult_t pncclGetPeerDevicePointer() { return absent("ncclGetPeerDevicePointer", fromKernels); }
 ncclResult_t pncclGinBarrierCreateRequirement() { return absent("ncclGinBarrierCreateRequirement", fromKernels); }
 ncclResult_t pncclGinInboxA2ACreateRequirement() { return absent("ncclGinInboxA2ACreateRequirement", fromKernels); }
 ncclResult_t pncclGinOutboxCreateRequirement() { return absent("ncclGinOutboxCreateRequirement", fromKernels); }
@@ -81,10 +79,8 @@ int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank) {
 
 MSCCLPP_NCCL_FUNCTION(ncclDevCommCreate);
 MSCCLPP_NCCL_FUNCTION(ncclDevCommDestroy);
-MSCCLPP_NCCL_FUNCTION(ncclGetLsaDevicePointer);
 MSCCLPP_NCCL_FUNCTION(ncclGetLsaMultimemDevicePointer);
 MSCCLPP_NCCL_FUNCTION(ncclGetMultimemDevicePointer);
-MSCCLPP_NCCL_FUNCTION(ncclGetPeerDevicePointer);
 MSCCLPP_NCCL_FUNCTION(ncclGinBarrierCreateRequirement);
 MSCCLPP_NCCL_FUNCTION(ncclGinInboxA2ACreateRequirement);
 MSCCLPP_NCCL_FUNCTION(ncclGinOutboxCreateRequirement);

@@ -85,6 +85,22 @@ void requirePlace(void const* place) {
   if (place == nullptr) refuse(ncclInvalidArgument, "no place for the answer");
 }
 
+// Of a rank's memory in a window, as kernels of this process's rank may use it.
+ncclResult_t addressIn(char const* function, ncclWindow_t window, std::size_t offset, int peer, void** place) noexcept {
+  return guarded(function, [&] {
+    requirePlace(place);
+    auto const memory = windowMemory(window);
+    if (peer < 0 || peer >= memory->ranks()) {
+      refuse(ncclInvalidArgument, "peer {}; there are ranks 0 to {}", peer, memory->ranks() - 1);
+    }
+    if (offset >= memory->bytes()) {
+      refuse(ncclInvalidArgument, "byte {} of a window of {}", offset, memory->bytes());
+    }
+    *place = memory->of(peer) + offset;
+    return ncclSuccess;
+  });
+}
+
 }  // namespace
 }  // namespace mscclpp::nccl
 
@@ -320,6 +336,15 @@ ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void** pla
   });
 }
 
+ncclResult_t pncclGetPeerDevicePointer(ncclWindow_t window, std::size_t offset, int peer, void** place) {
+  return addressIn("ncclGetPeerDevicePointer", window, offset, peer, place);
+}
+
+// All ranks have each other's memory mapped, so that these numbers are those of the ranks.
+ncclResult_t pncclGetLsaDevicePointer(ncclWindow_t window, std::size_t offset, int peer, void** place) {
+  return addressIn("ncclGetLsaDevicePointer", window, offset, peer, place);
+}
+
 ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   return guarded("ncclCommGetAsyncError", [&] {
     requirePlace(error);
@@ -467,6 +492,8 @@ MSCCLPP_NCCL_FUNCTION(ncclCommResume);
 MSCCLPP_NCCL_FUNCTION(ncclCommMemStats);
 MSCCLPP_NCCL_FUNCTION(ncclCommQueryProperties);
 MSCCLPP_NCCL_FUNCTION(ncclWinGetUserPtr);
+MSCCLPP_NCCL_FUNCTION(ncclGetPeerDevicePointer);
+MSCCLPP_NCCL_FUNCTION(ncclGetLsaDevicePointer);
 MSCCLPP_NCCL_FUNCTION(ncclCommGetAsyncError);
 MSCCLPP_NCCL_FUNCTION(ncclCommCount);
 MSCCLPP_NCCL_FUNCTION(ncclCommUserRank);
