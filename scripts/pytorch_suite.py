@@ -148,7 +148,7 @@ class File:
     def __init__(self, path, folder, environment, backend, ranks):
         self.path, self.folder, self.number = path, folder, 0
         self.variables = {**os.environ, **SAFE, "BACKEND": backend, "WORLD_SIZE": str(ranks), "INIT_METHOD": "env://",
-                          "MASTER_ADDR": "127.0.0.1", "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": "100", **environment}
+                          "MASTER_ADDR": "127.0.0.1", "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": "240", **environment}
         folder.mkdir()
         self.runner = folder / "runner.py"
         self.runner.write_text(RUNNER)
@@ -178,7 +178,7 @@ class File:
             left = [name for name in names if name not in result]
             if time.monotonic() > end:
                 return {**result, **{name: "not run: no time left" for name in left}}
-            _, lines, said = self.call(place, left, 130 * len(left))
+            _, lines, said = self.call(place, left, 260 * len(left))
             for name, verdict in lines:
                 result[name] = short(verdict)
             begun = [name for name, verdict in result.items() if verdict == "begun"]

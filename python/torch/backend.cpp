@@ -160,6 +160,8 @@ class MscclppBackend final : public c10d::Backend {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       Tensors places;
       for (auto const& of : outputs) places.push_back(of.at(i));
+      TORCH_CHECK_VALUE(list("allgather_coalesced", {places}, inputs[i]), backendName,
+                        ": allgather_coalesced into tensors of other sizes than ", inputs[i].sizes());
       auto const own = made.input(inputs[i]), whole = made.flat(inputs[i]);
       made.move(Collective::allGather, own, whole, own.numel());
       made.spread(places, whole);
@@ -389,6 +391,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("offer", &MscclppBackend::offer, py::arg("name"), py::arg("for_cuda"),
            py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("mem_allocator", &MscclppBackend::memAllocator)
+      .def("get_error", &MscclppBackend::getError)
       .def("register_mem_pool", &MscclppBackend::registerPool, py::arg("pool"))
       .def_property_readonly("options", &MscclppBackend::getBackendOptions);
 }

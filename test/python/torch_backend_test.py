@@ -291,6 +291,8 @@ class Calls(unittest.TestCase):
             refused("dtypes", lambda: dist.all_gather([x, y, x], x))
             refused("Double", lambda: dist.all_gather_into_tensor(zeros(9), y))
             refused("3 tensors in a list", lambda: dist.all_gather([x, x], x))
+            backend = dist.group.WORLD._get_backend(torch.device(device))
+            refused("other sizes", lambda: backend.allgather_coalesced([[zeros(4)] for _ in range(size)], [x]))
             if rank == 0:
                 refused("other sizes", lambda: dist.scatter(x, [zeros(4)] * size, 0))
             odd = here(torch.arange(6.0).reshape(2, 3) + rank).t()
@@ -422,6 +424,7 @@ class Calls(unittest.TestCase):
             + """
 import signal
 dist.all_reduce(here(torch.ones(10)))
+print(dist.group.WORLD._get_backend(torch.device(device)).get_error())
 dist.barrier(group=gloo)
 if rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -431,6 +434,7 @@ try:
         here(torch.ones(1)).item()
 except Exception as error:
     print(error)
+print(dist.group.WORLD._get_backend(torch.device(device)).get_error())
 os._exit(0)
 """
         )
@@ -438,6 +442,8 @@ os._exit(0)
         self.assertEqual(results[1][0], -signal.SIGKILL)
         for rank in (0, 2):
             self.assertIn("rank 1", results[rank][1], results[rank][2])
+            said = results[rank][1].split()
+            self.assertEqual((said[0], said[-1]), ("ErrorType.SUCCESS", "ErrorType.REMOTE_ERROR"), results[rank][1])
 
 
 TRAIN = """
