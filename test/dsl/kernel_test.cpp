@@ -22,6 +22,25 @@ struct AtRunTime : TwoShotPackets<4> {
                                   .compiled = false};
 };
 
+// The block that talks to the rank behind this one copies the rank's own part, too, when all else is done.
+struct UnevenAllGather {
+  static constexpr dsl::Spec spec{.name = "uneven_allgather", .collective = dsl::allGather(3)};
+  static constexpr void define(dsl::Builder& p) {
+    for (int rank = 0; rank < 3; ++rank) {
+      for (int block = 0; block < 2; ++block) {
+        int const peer = (rank + block + 1) % 3;
+        auto channel = p.memoryChannel(peer, rank);
+        channel.signal({.tb = block, .relaxed = true});
+        channel.wait({.tb = block, .relaxed = true});
+        channel.put(p.rank(peer).output()[rank], p.rank(rank).input()[0], {.tb = block});
+        channel.signal({.tb = block});
+        channel.wait({.tb = block});
+      }
+      p.rank(rank).copy(p.rank(rank).output()[rank], p.rank(rank).input()[0], {.tb = 1});
+    }
+  }
+};
+
 // Blocks that meet, and no more.
 struct TenSlices {
   static constexpr auto image = [] {
@@ -64,6 +83,15 @@ TEST_CASE("slices that differ in numbers alone share their code") {
   CHECK(dsl::detail::twinsOf<TenSlices>(7).count == 0);
   CHECK(dsl::detail::twinsOf<TenSlices>(8).count == 2);
   CHECK(dsl::detail::twinsOf<TenSlices>(9).count == 0);
+}
+
+TEST_CASE("a slice that ends early shares the code of one that goes on") {
+  using Uneven = dsl::detail::ProgramCode<UnevenAllGather>;
+  CHECK(dsl::detail::sliceCount<Uneven>() == 2);
+  CHECK(dsl::detail::onlyCode<Uneven>() == 1);
+  CHECK(dsl::detail::nextEnd<Uneven, 1>(0) < dsl::detail::sliceOf<Uneven, 1>().steps);
+  checkRun<UnevenAllGather>();
+  checkRun<UnevenAllGather, BFloat16>({.offset = 1});
 }
 
 // A slot's steps are done by one thread, whatever the number of threads, which decides where the next step begins.

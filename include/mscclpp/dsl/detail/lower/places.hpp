@@ -111,6 +111,7 @@ class PlanPlaces {
     instance_ = instance;
     twin_ = twin;
   }
+  MSCCLPP_DEVICE int twin() const { return twin_; }
 
   // ---- turns of loops -----------------------------------------------------------------------------------------------
 

@@ -78,11 +78,24 @@ consteval int stepsTogether() {
   return 1;
 }
 
+// Whether the slice that a block runs by the code of `S` ends at step `I`.
+template <class Code, int S, int I>
+MSCCLPP_DEVICE bool endsAt(int twin) {
+  return [&]<int... Twin>(std::integer_sequence<int, Twin...>) {
+    return ((twin == Twin && dsl::detail::sliceOf<Code, dsl::detail::twins<Code, S>.slices[Twin]>().steps == I) || ...);
+  }
+  (std::make_integer_sequence<int, dsl::detail::twins<Code, S>.count>{});
+}
+
 // Steps `I` up to, not with, `End` of slice `S`.
 template <class Code, int S, int I, int End, class Runner>
 MSCCLPP_DEVICE void runSteps(Runner& runner) {
   if constexpr (I < End) {
+    if constexpr (dsl::detail::nextEnd<Code, S>(I - 1) == I) {
+      if (endsAt<Code, S, I>(runner.places().twin())) return;
+    }
     constexpr auto data = dsl::detail::stepDataOf<Code, S, I>;
+    constexpr int near = minimum(End, dsl::detail::nextEnd<Code, S>(I));
     if constexpr (static_cast<dsl::StepKind>(data.step.kind) == dsl::StepKind::loopBegin) {
       auto& places = runner.places();
       KnownStep<Code, S, I> const loop;
@@ -93,7 +106,7 @@ MSCCLPP_DEVICE void runSteps(Runner& runner) {
       }
       places.leaveLoop();
       runSteps<Code, S, data.step.loopEnd + 1, End>(runner);
-    } else if constexpr (constexpr int together = stepsTogether<Code, S, I, End>(); together > 1) {
+    } else if constexpr (constexpr int together = stepsTogether<Code, S, I, near>(); together > 1) {
       runner.moveTogether(StepGroup<Code, S, I, together>{});
       runSteps<Code, S, I + together, End>(runner);
     } else {
@@ -221,8 +234,8 @@ MSCCLPP_DEVICE void runProgram(T const* in, T* out, std::uint64_t count, layout:
     requireRoom<CompiledShape<Code>>(plan, count * sizeof(T));
     if (count == 0) return waitForPreviousKernel();
     PlanCall<T> const call{in, out, count};
-    if constexpr (mscclpp::dsl::detail::twinsOf<Code>(0).count >= mscclpp::dsl::detail::sliceCount<Code>()) {
-      runSlice<Code, 0, Op, F>(call, plan, inWindow, outWindow);
+    if constexpr (constexpr int only = mscclpp::dsl::detail::onlyCode<Code>(); only >= 0) {
+      runSlice<Code, only, Op, F>(call, plan, inWindow, outWindow);
     } else {
       bool ran = false;
       [&]<int... S>(std::integer_sequence<int, S...>) {

@@ -47,47 +47,54 @@ consteval auto stepData() {
 template <class Code, int S, int I>
 inline constexpr auto stepDataOf = stepData<Code, S, I>();
 
-// Whether two slices differ in numbers alone: in ranks, chunks and channels, and in whose they are.
+// Whether slice `b` does what `a` does at first, but for numbers: for ranks, chunks and channels, and for whose it is.
 template <class Code>
-consteval bool areTwins(std::size_t a, std::size_t b) {
+consteval bool begins(std::size_t a, std::size_t b) {
   constexpr auto const& table = Code::image;
   auto const &one = table.slices[a], &other = table.slices[b];
-  if (one.steps != other.steps) return false;
-  for (int i = 0; i < one.steps; ++i) {
+  if (other.steps > one.steps) return false;
+  int loopEnd = -1;
+  for (int i = 0; i < other.steps; ++i) {
     auto const &step = table.steps[one.firstStep + i], &twin = table.steps[other.firstStep + i];
     if (step != twin) return false;
+    if (static_cast<dsl::StepKind>(step.kind) == dsl::StepKind::loopBegin) loopEnd = step.loopEnd;
     for (int k = 0; k < step.sources + step.targets; ++k) {
       auto const& operand = table.operands[one.firstOperand + step.firstOperand + k];
       auto const& same = table.operands[other.firstOperand + step.firstOperand + k];
       if (operand.buffer != same.buffer || operand.packets != same.packets) return false;
     }
   }
-  return true;
+  return loopEnd < other.steps;
 }
 
-// The slices that share the code of slice `slice`, itself among them; none where it has that of one before it.
+// The slices that share the code of slice `slice`, itself first; none where it shares another's.
 struct Twins {
   static constexpr int most = 8;  // whoever looks for a number goes through them
   int count = 0;
   int slices[most]{};
-
-  friend constexpr bool operator==(Twins const&, Twins const&) = default;
 };
 
 template <class Code>
 consteval Twins twinsOf(int slice) {
-  Twins twins;
+  auto const slices = static_cast<int>(Code::image.sizes.slices);
   bool taken[Code::image.sizes.slices + 1]{};
-  for (int first = 0; first <= slice; ++first) {
-    twins = {};
-    if (taken[first]) continue;
-    for (int other = first; other < static_cast<int>(Code::image.sizes.slices) && twins.count < Twins::most; ++other) {
-      if (taken[other] || !areTwins<Code>(static_cast<std::size_t>(first), static_cast<std::size_t>(other))) continue;
-      taken[other] = true;
-      twins.slices[twins.count++] = other;
+  // The longest of those left takes along what is done as it begins.
+  for (int left = slices; left > 0;) {
+    int longest = -1;
+    for (int s = 0; s < slices; ++s) {
+      if (!taken[s] && (longest < 0 || Code::image.slices[s].steps > Code::image.slices[longest].steps)) longest = s;
     }
+    Twins twins{1, {longest}};
+    taken[longest] = true;
+    for (int s = 0; s < slices && twins.count < Twins::most; ++s) {
+      if (taken[s] || !begins<Code>(static_cast<std::size_t>(longest), static_cast<std::size_t>(s))) continue;
+      taken[s] = true;
+      twins.slices[twins.count++] = s;
+    }
+    if (longest == slice) return twins;
+    left -= twins.count;
   }
-  return twins;
+  return {};
 }
 
 template <class Code, int S>
@@ -101,6 +108,28 @@ consteval std::size_t sliceCount() {
 template <class Code, int S>
 consteval SliceRange sliceOf() {
   return Code::image.slices[S];
+}
+
+// The slice whose code all have, or -1.
+template <class Code>
+consteval int onlyCode() {
+  for (int s = 0; s < static_cast<int>(sliceCount<Code>()); ++s) {
+    if (auto const count = twinsOf<Code>(s).count; count != 0) {
+      return static_cast<std::size_t>(count) == sliceCount<Code>() ? s : -1;
+    }
+  }
+  return -1;
+}
+
+// Of the slices with the code of `S`, where the first ends that goes beyond step `i`.
+template <class Code, int S>
+consteval int nextEnd(int i) {
+  auto end = Code::image.slices[S].steps;
+  for (int k = 0; k < twins<Code, S>.count; ++k) {
+    auto const steps = Code::image.slices[twins<Code, S>.slices[k]].steps;
+    if (steps > i && steps < end) end = steps;
+  }
+  return end;
 }
 
 }  // namespace dsl::detail
@@ -119,7 +148,9 @@ struct KnownNumber {
  private:
   template <int Twin>
   static consteval layout::RankNumber number() {
-    return Find::in(dsl::detail::stepDataOf<Code, dsl::detail::twins<Code, S>.slices[Twin], I>);
+    constexpr int slice = dsl::detail::twins<Code, S>.slices[Twin];
+    // One that has ended does not ask.
+    return Find::in(dsl::detail::stepDataOf < Code, I < dsl::detail::sliceOf<Code, slice>().steps ? slice : S, I >);
   }
   template <int... Twin>
   MSCCLPP_DEVICE static int pick(int rank, int ranks, int instance, int twin, std::integer_sequence<int, Twin...>) {
