@@ -3,7 +3,7 @@
 #
 # On a machine with GPUs: builds for their generation, runs the CUDA tests, measures every collective beside NCCL and, where
 # python3 has it, PyTorch, and writes bench/results/<gpu>x<n>: .md with the machine, the versions, the commit and the
-# tables, .json with all figures, and plots of four collectives where python3 has matplotlib. Beside it <gpu>x<n>_port.md,
+# tables, .json with all figures, and plots/ of four collectives where python3 has matplotlib. Beside it <gpu>x<n>_port.md,
 # _chain.md and _programs.md: port channels, chains of collectives inside one kernel, programs beside the library's
 # algorithms.
 #
@@ -213,9 +213,10 @@ if wanted collectives || wanted algorithms; then
     say "wrote $file and ${file%.md}.json"
     if python3 -c 'import matplotlib' 2>/dev/null; then
       printf '\n## Plots\n\n' >>"$file"
-      python3 scripts/plot_bench.py "${file%.md}.json" "--out=$out" "--name=${slug}x$gpus" \
+      mkdir -p "$out/plots"
+      python3 scripts/plot_bench.py "${file%.md}.json" "--out=$out/plots" "--name=${slug}x$gpus" \
         --collective=allreduce,allgather,reducescatter,alltoall |
-        while IFS= read -r plot; do printf '![%s](%s)\n' "$(basename "$plot" .svg)" "$(basename "$plot")"; done >>"$file"
+        while IFS= read -r plot; do printf '![%s](plots/%s)\n' "$(basename "$plot" .svg)" "$(basename "$plot")"; done >>"$file"
     else
       warn "no plots, since python3 has no matplotlib; scripts/plot_bench.py --install ${file%.md}.json gets it"
     fi
