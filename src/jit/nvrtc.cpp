@@ -108,16 +108,25 @@ Nvrtc::Nvrtc() {
   std::string tried;
   for (auto const& name : candidates()) {
     library_ = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ != nullptr) break;
-    tried += fmt::format("\n{}", ::dlerror());
+    if (library_ == nullptr) {
+      tried += fmt::format("\n{}", ::dlerror());
+      continue;
+    }
+    find("nvrtcCreateProgram", create_);
+    Dl_info where{};
+    if (::dladdr(reinterpret_cast<void*>(create_), &where) != 0) standard_ = standardFolder(where.dli_fname);
+    if (!standard_.empty()) break;
+    // As the one that PyTorch brings, which the loader knows by its name once it is there.
+    tried += fmt::format("\n{}: no <cuda/std/cstdint> in ../include; CCCL, which CUDA's toolkit has, is not there",
+                         where.dli_fname);
   }
-  if (library_ == nullptr) {
+  if (standard_.empty()) {
     fail(ErrorCode::unsupported,
-         "kernels are compiled at run time by NVRTC, which is not here; install it, and name it in MSCCLPP_NVRTC:{}",
+         "kernels are compiled at run time by NVRTC with CCCL's headers beside it, which is not here; install CUDA's "
+         "toolkit, and name its NVRTC in MSCCLPP_NVRTC:{}",
          tried);
   }
   find("nvrtcVersion", getVersion_);
-  find("nvrtcCreateProgram", create_);
   find("nvrtcDestroyProgram", destroy_);
   find("nvrtcAddNameExpression", addName_);
   find("nvrtcCompileProgram", compile_);
@@ -128,12 +137,6 @@ Nvrtc::Nvrtc() {
   find("nvrtcGetLoweredName", loweredName_);
   find("nvrtcGetErrorString", errorString_);
   setFlowCallback_ = reinterpret_cast<decltype(setFlowCallback_)>(::dlsym(library_, "nvrtcSetFlowCallback"));
-  Dl_info where{};
-  if (::dladdr(reinterpret_cast<void*>(create_), &where) != 0) standard_ = standardFolder(where.dli_fname);
-  if (standard_.empty()) {
-    fail(ErrorCode::unsupported, "{}: no <cuda/std/cstdint> in ../include; install CCCL, which CUDA's toolkit has",
-         where.dli_fname);
-  }
   int major = 0;
   int minor = 0;
   (void)getVersion_(&major, &minor);

@@ -228,6 +228,8 @@ class Calls(unittest.TestCase):
         run(
             """
             world = dist.group.WORLD
+            if device == "cuda":  # the group asks for a backend of the CPU, which not every package has
+                world = world._get_backend(torch.device(device))
             for _ in range(3):
                 world.monitored_barrier(timedelta(seconds=20))
                 world.monitored_barrier(timedelta(seconds=20), wait_all_ranks=True)
@@ -392,13 +394,14 @@ class Calls(unittest.TestCase):
             store = dist.PrefixStore("forked", dist.distributed_c10d._get_default_store())
             gpu = torch.cuda.current_device() if device == "cuda" else -1
             backend = mscclpp.torch.build().ProcessGroupMscclpp(store, rank, size, timedelta(seconds=30), gpu)
-            backend.allreduce([zeros(3)]).wait()
+            x = zeros(3)  # a child can make none on a GPU
+            backend.allreduce([x]).wait()
             child = os.fork()
             if child == 0:
                 status = 2
                 try:
-                    refused("was forked", lambda: backend.allreduce([torch.zeros(3)]))
-                    refused("was forked", lambda: backend.send([torch.zeros(3)], 1, 0))
+                    refused("was forked", lambda: backend.allreduce([x]))
+                    refused("was forked", lambda: backend.send([x], 1, 0))
                     del backend
                     status = 0
                 finally:
