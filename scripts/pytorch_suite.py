@@ -195,6 +195,7 @@ def short(verdict):
     errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*", verdict, re.MULTILINE)
     first = next((error for error in errors if " is gone " not in error), errors[-1] if errors else "")  # not its echo
     text = "failed: " + first if verdict.startswith("failed") and first else verdict
+    text = re.sub(r"[^\s(']*/site-packages/", "", text)
     return re.sub(r"\s+", " ", text)[:240]
 
 
