@@ -45,9 +45,11 @@ struct UnevenAllGather {
 struct TenSlices {
   static constexpr auto image = [] {
     constexpr dsl::detail::ImageRoom room{10, 10, 0, 0};
-    dsl::detail::Image<room> made{.shape = {.ranks = 1, .blocks = 10}, .isCode = true, .sizes = room};
+    dsl::detail::Image<room> made;
+    made.sizes = room;
     for (unsigned i = 0; i < 10; ++i) {
-      made.slices[i] = {.block = i, .period = 10, .firstStep = static_cast<int>(i), .steps = 1};
+      made.slices[i].firstStep = static_cast<int>(i);
+      made.slices[i].steps = 1;
       made.steps[i].kind = static_cast<std::uint8_t>(dsl::StepKind::sync);
     }
     return made;

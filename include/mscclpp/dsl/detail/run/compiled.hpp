@@ -126,7 +126,6 @@ MSCCLPP_DEVICE void runSteps(Runner& runner) {
 struct TableSteps {
   static consteval bool mayTakeSwitch() { return true; }
   static constexpr int sourcesTogether = 1;
-  static constexpr bool allTogether = false;
 
   layout::PlanStep const* steps;
   layout::PlanOperand const* operands;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/dsl/core/kinds.hpp"
 #include "mscclpp/dsl/detail/lower/image.hpp"
 
 namespace mscclpp {

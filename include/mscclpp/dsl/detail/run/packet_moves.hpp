@@ -83,15 +83,15 @@ MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, auto 
   constexpr int together = Steps::sourcesTogether;
   Payload<words> value{};
   typename Context::template Totals<words> total{};
-  // Sources from `first` on.
-  auto const take = [&](int first) {
+  MSCCLPP_UNROLL
+  for (int first = 0; first < step.sources; first += together) {
     Payload<words> values[together] = {};
     std::byte const* slots[together] = {};
     bool awaited[together] = {};
     steps.forSources(step, first, together, [&](int i, auto const& operand) {
+      awaited[i] = operand.packets;
       if (operand.packets) {
         slots[i] = packetPlace<P>(context, operand, chunk, piece, slot);
-        awaited[i] = true;
       } else {
         values[i] = loadPacket<P>(context, operand, chunk, piece, slot);
       }
@@ -100,20 +100,15 @@ MSCCLPP_DEVICE void movePacket(Context const& context, Steps const& steps, auto 
     awaitPackets<P>(context.places.plan().watch, slots, awaited, awaitedFlag, values, [&](unsigned) -> WaitFor {
       return {layout::WaitKind::programPacket, -1, slot, awaitedFlag};
     });
-    if (step.sources == 1) {
-      value = values[0];
-    } else {
-      MSCCLPP_UNROLL
-      for (int i = 0; i < together; ++i) {
-        if (first + i < step.sources) context.reduction.template add<words>(step, first + i, values[i], total);
+    MSCCLPP_UNROLL
+    for (int i = 0; i < together; ++i) {
+      if (first + i >= step.sources) continue;
+      if (step.sources == 1) {
+        value = values[i];
+      } else {
+        context.reduction.template add<words>(step, first + i, values[i], total);
       }
     }
-  };
-  if constexpr (Steps::allTogether) {
-    take(0);
-  } else {
-    MSCCLPP_UNROLL
-    for (int first = 0; first < step.sources; first += together) take(first);
   }
   if (step.sources != 1) value = context.reduction.template conclude<words>(step, context.places.shape(), total);
   storePacket<P>(context, steps, step, chunk, piece, slot, value);

@@ -107,9 +107,10 @@ MSCCLPP_DEVICE void combine(Context const& context, Steps const& steps, auto con
         auto const slot = first + i * std::uint64_t{group.size()};
         if (slot < slots) values[i] = reader.read(reader.window(slot * slotBytes), 0);
       }
-      if (step.sources == 1) return;
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < batch; ++i) context.reduction.template add<words>(step, s, values[i], totals[i]);
+      if (step.sources != 1) {
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < batch; ++i) context.reduction.template add<words>(step, s, values[i], totals[i]);
+      }
     });
     if (step.sources != 1) {
       MSCCLPP_UNROLL
