@@ -49,8 +49,9 @@ template <class Code, int S, int I>
 inline constexpr auto stepDataOf = stepData<Code, S, I>();
 
 // Whether slice `b` does what `a` does at first, but for numbers: for ranks, chunks and channels, and for whose it is.
+// Not consteval, which clang 14 would not let consteval functions call with what they work on.
 template <class Code>
-consteval bool begins(std::size_t a, std::size_t b) {
+constexpr bool begins(std::size_t a, std::size_t b) {
   constexpr auto const& table = Code::image;
   auto const &one = table.slices[a], &other = table.slices[b];
   if (other.steps > one.steps) return false;
@@ -76,7 +77,7 @@ struct Twins {
 };
 
 template <class Code>
-consteval Twins twinsOf(int slice) {
+constexpr Twins twinsOf(int slice) {
   auto const slices = static_cast<int>(Code::image.sizes.slices);
   bool taken[Code::image.sizes.slices + 1]{};
   // The longest of those left takes along what is done as it begins.
