@@ -85,10 +85,11 @@ TEST_CASE("signals are counted for each rank, index and context") {
       CHECK_NCCL(ncclWaitSignal(1, &other, rank.comm, second.native()));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       CHECK_FALSE(second.idle());  // those of index 1 are none of index 2
-      CHECK_NCCL(ncclSignal(peer, 0, 0, 0, rank.comm, rank.native()));
       CHECK_NCCL(ncclSignal(rank.rank, 2, 1, 0, rank.comm, rank.native()));  // nor are those of another rank
       rank.stream.synchronize();
       CHECK_FALSE(second.idle());
+      CHECK_NCCL(ncclSignal(peer, 0, 0, 0, rank.comm, rank.native()));  // now the other rank sends the last
+      rank.stream.synchronize();
     }
     if (rank.rank == 0) CHECK_NCCL(ncclSignal(peer, 2, 1, 0, rank.comm, rank.native()));
     rank.stream.synchronize();
