@@ -12,7 +12,7 @@ import re
 import sys
 import time
 
-from pytorch_suite import SAFE, run
+from pytorch_suite import SAFE, errors_in, run
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 FILES = (
@@ -83,7 +83,7 @@ def verdict_of(status, text, limit):
     if status is None:
         return f"failed: {limit} s"
     if status != 0:
-        errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*", text, re.MULTILINE)
+        errors = errors_in(text)
         return "failed: " + (errors[-1] if errors else text.strip().rsplit("\n", 1)[-1])[:160]
     if re.search(r"^OK \(.*skipped=", text, re.MULTILINE):
         why = re.search(r"skipped ['\"](.*?)['\"]$", text, re.MULTILINE)

@@ -185,14 +185,19 @@ class File:
                 result[name] = short(verdict)
             begun = [name for name, verdict in result.items() if verdict == "begun"]
             for name in begun or ([] if lines else left[:1]):  # its process has ended with it
-                errors = re.findall(r"^(?:\\w+\\.)*\\w*(?:Error|Exception)\\b.*", said, re.MULTILINE)
+                errors = errors_in(said)
                 result[name] = short("failed: " + (errors[0] if errors else said.strip().rsplit("\n", 1)[-1]))
         return result
 
 
+def errors_in(text):
+    """Lines that name an exception."""
+    return re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*", text, re.MULTILINE)
+
+
 def short(verdict):
     """One line: of an error that a rank tells, the error, not that of ranks which saw that one end."""
-    errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*", verdict, re.MULTILINE)
+    errors = errors_in(verdict)
     first = next((error for error in errors if " is gone " not in error), errors[-1] if errors else "")  # not its echo
     text = "failed: " + first if verdict.startswith("failed") and first else verdict
     text = re.sub(r"[^\s(']*/site-packages/", "", text)

@@ -7,12 +7,10 @@ kernel, and derivatives go through both.
 On GPUs where there are some, else, and with MSCCLPP_DEVICE=sim, on the simulated machine.
 """
 
-import os
-
 import mscclpp.ops
-import mscclpp.torch
 import torch
 import torch.distributed as dist
+from setup_comm import init_process_group
 
 
 def block(partial, residual, weight):
@@ -29,12 +27,7 @@ def plain(partial, residual, weight):
 
 
 def main():
-    device = "cpu"
-    if torch.cuda.is_available() and os.environ.get("MSCCLPP_DEVICE") != "sim":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-        device = "cuda"
-    mscclpp.torch.register()  # not needed where the package was installed by pip
-    dist.init_process_group("mscclpp")
+    device = init_process_group()
     rank = dist.get_rank()
 
     torch.manual_seed(rank)

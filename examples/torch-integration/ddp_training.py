@@ -7,11 +7,9 @@ On GPUs where there are some, else, and with MSCCLPP_DEVICE=sim, on the simulate
 of the network on whole batches, and compares the losses.
 """
 
-import os
-
-import mscclpp.torch
 import torch
 import torch.distributed as dist
+from setup_comm import init_process_group
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 20
@@ -46,12 +44,7 @@ def train(net, part, ranks, device):
 
 
 def main():
-    device = "cpu"
-    if torch.cuda.is_available() and os.environ.get("MSCCLPP_DEVICE") != "sim":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-        device = "cuda"
-    mscclpp.torch.register()  # not needed where the package was installed by pip
-    dist.init_process_group("mscclpp")
+    device = init_process_group()
     rank, ranks = dist.get_rank(), dist.get_world_size()
 
     losses = train(DistributedDataParallel(network(device)), slice(rank * BATCH, (rank + 1) * BATCH), ranks, device)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the examples of this folder share: the guide's common setup."""
+"""What the examples of this folder share: the guide's common setup, and that of programs on torch.distributed."""
 
 import ipaddress
 import os
 import socket
 
 import mscclpp
+import mscclpp.torch
 import torch
+import torch.distributed as dist
 
 try:
     import psutil
@@ -43,3 +45,15 @@ def init_communicator():
 
     interface_trio = f"{interface}:{master_addr}:{master_port}"
     return mscclpp.CommGroup(interfaceIpPortTrio=interface_trio, rank=rank, size=world_size)
+
+
+def init_process_group():
+    """The default process group of the backend mscclpp, and the device of this rank's tensors: "cuda" where there are GPUs,
+    else, and with MSCCLPP_DEVICE=sim, "cpu", which is the simulated machine."""
+    device = "cpu"
+    if torch.cuda.is_available() and os.environ.get("MSCCLPP_DEVICE") != "sim":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+        device = "cuda"
+    mscclpp.torch.register()  # not needed where the package was installed by pip
+    dist.init_process_group("mscclpp")
+    return device

@@ -8,12 +8,10 @@ On GPUs the step is captured into a CUDA graph and replayed; where there are non
 on the simulated machine as it is. The outputs are compared with those of whole weights.
 """
 
-import os
-
 import mscclpp.ops
-import mscclpp.torch
 import torch
 import torch.distributed as dist
+from setup_comm import init_process_group
 
 HIDDEN, WIDE, LAYERS, TOKENS = 32, 96, 2, 4
 SCALE = 0.5
@@ -32,12 +30,7 @@ class Layer:
 
 
 def main():
-    device = "cpu"
-    if torch.cuda.is_available() and os.environ.get("MSCCLPP_DEVICE") != "sim":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-        device = "cuda"
-    mscclpp.torch.register()  # not needed where the package was installed by pip
-    dist.init_process_group("mscclpp")
+    device = init_process_group()
     rank, ranks = dist.get_rank(), dist.get_world_size()
 
     torch.manual_seed(3)

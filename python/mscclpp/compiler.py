@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import hashlib
 import importlib.util
 import os
@@ -77,6 +78,15 @@ def library_of(name: str, file: str, command: list[str], libraries: list[str], m
     shown = [__version__, _stamp(), _version(command[0]), more, *command, *linked]
     key = hashlib.sha256("\0".join(shown).encode() + b"\0" + text).hexdigest()[:40]
     return _build(name, file, key, command, linked), key
+
+
+def headers_in(folder: str) -> str:
+    """The texts of a folder's headers, for `more`: what is made of them is made anew where one has changed."""
+    texts = []
+    for header in sorted(glob.glob(os.path.join(folder, "**", "*.hpp"), recursive=True)):
+        with open(header, encoding="utf-8") as text:
+            texts.append(text.read())
+    return "\0".join(texts)
 
 
 def host_compiler(what: str) -> str:

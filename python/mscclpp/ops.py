@@ -14,7 +14,6 @@ In compiled programs the calls of each rank stay in the order in which they are 
 
 from __future__ import annotations
 
-import glob
 import os
 from typing import Any, Optional, Union
 
@@ -55,11 +54,8 @@ def _library() -> str:
     command += [flag for folder in folders for flag in ("-isystem", folder)]
     linked = [f"-L{os.path.join(there, 'lib')}", "-Wl,--no-as-needed", "-ltorch_cpu", f"-L{library_path()}"]
     linked += [f"-Wl,-rpath,{library_path()}"]
-    headers = []
-    for header in sorted(glob.glob(os.path.join(home, "**", "*.hpp"), recursive=True)):
-        with open(header, encoding="utf-8") as text:
-            headers.append(text.read())
-    return compiler.library_of("mscclpp_ops", os.path.join(home, "torch_ops", "ops.cpp"), command, linked, "\0".join(headers))[0]
+    source = os.path.join(home, "torch_ops", "ops.cpp")
+    return compiler.library_of("mscclpp_ops", source, command, linked, compiler.headers_in(home))[0]
 
 
 def _find(name: str, cuda: bool) -> str:

@@ -7,7 +7,6 @@ the PyTorch at hand when the first group is made, which takes half a minute, and
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 import sysconfig
@@ -51,11 +50,8 @@ def build() -> ModuleType:
         command += [flag for folder in folders for flag in ("-isystem", folder)]
         linked = [flag for folder in folders_of_libraries for flag in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
         linked += ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
-        more = [torch.__version__]
-        for header in sorted(glob.glob(os.path.join(home, "**", "*.hpp"), recursive=True)):
-            with open(header, encoding="utf-8") as text:
-                more.append(text.read())
-        _built = compiler.module_of(name, os.path.join(home, "torch", "backend.cpp"), command, linked, "\0".join(more))
+        more = torch.__version__ + "\0" + compiler.headers_in(home)
+        _built = compiler.module_of(name, os.path.join(home, "torch", "backend.cpp"), command, linked, more)
     return _built
 
 

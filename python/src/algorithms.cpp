@@ -26,8 +26,6 @@
 namespace mscclpp::python {
 namespace {
 
-using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
-
 // What `execute` returns.
 constexpr int done = 0;
 constexpr int refused = 1;
@@ -107,13 +105,9 @@ Collective collectiveNamed(std::string const& name) {
   throw Error(ErrorCode::invalidUsage, "there is no collective \"" + name + "\"; there are" + all);
 }
 
-// A Python function as a selector. The last reference to it may go while no interpreter's lock is held.
+// A Python function as a selector.
 Selector selectorOf(nb::callable function) {
-  std::shared_ptr<nb::callable> const held(new nb::callable(std::move(function)), [](nb::callable* gone) {
-    nb::gil_scoped_acquire const lock;
-    delete gone;
-  });
-  return [held](SelectionRequest const& request) -> std::optional<Selection> {
+  return [held = heldFunction(std::move(function))](SelectionRequest const& request) -> std::optional<Selection> {
     nb::gil_scoped_acquire const lock;
     auto const answer = (*held)(nb::cast(request));
     if (answer.is_none()) return {};

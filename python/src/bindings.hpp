@@ -6,7 +6,9 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/communicator.hpp"
@@ -17,9 +19,14 @@ namespace mscclpp::python {
 
 namespace nb = nanobind;
 
+// For calls that may wait.
+using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
+
 void bindErrors(nb::module_& module);
 void bindDevices(nb::module_& module);
 void bindCommunicators(nb::module_& module);
+void bindChannels(nb::module_& module);
+void bindProxies(nb::module_& module);
 void bindPlans(nb::module_& module);
 void bindAlgorithms(nb::module_& module);
 void bindPrograms(nb::module_& module);
@@ -27,6 +34,14 @@ void bindGroups(nb::module_& module);
 
 // Python names memory and streams by numbers.
 inline void* pointerOf(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+// A function of Python, the last reference to which may go while no interpreter's lock is held.
+inline std::shared_ptr<nb::callable> heldFunction(nb::callable function) {
+  return {new nb::callable(std::move(function)), [](nb::callable* gone) {
+            nb::gil_scoped_acquire const lock;
+            delete gone;
+          }};
+}
 
 // The device that this thread works with: CUDA's current one, or the simulated one of this rank of the host where there
 // is no GPU or MSCCLPP_DEVICE says sim.

@@ -21,7 +21,6 @@
 namespace mscclpp::python {
 namespace {
 
-using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 using Seconds = std::optional<double>;
 
 std::optional<std::chrono::nanoseconds> durationOf(Seconds seconds) {

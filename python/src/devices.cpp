@@ -228,7 +228,7 @@ void bindDevices(nb::module_& module) {
                            "Zero-filled device memory of a kind that all ranks of a host can map. On the simulated "
                            "machine the host reads and writes it, too.")
       .def(nb::init<std::size_t, std::optional<Device>>(), nb::arg("bytes"), nb::arg("device") = nb::none(),
-           nb::call_guard<nb::gil_scoped_release>())
+           WithoutGil())
       .def("data", &RawGpuBuffer::data, "Its address.")
       .def("bytes", &RawGpuBuffer::bytes)
       .def_prop_ro("device", &RawGpuBuffer::device)
@@ -253,7 +253,7 @@ void bindDevices(nb::module_& module) {
           "handle", [](Stream const& self) { return reinterpret_cast<std::uintptr_t>(self.native()); },
           "What the `stream` of calls takes; cudaStream_t on GPUs.")
       .def(
-          "synchronize", [](Stream const& self) { self.synchronize(); }, nb::call_guard<nb::gil_scoped_release>(),
+          "synchronize", [](Stream const& self) { self.synchronize(); }, WithoutGil(),
           "Returns when all its work is done.")
       .def("idle", &Stream::idle);
 

@@ -15,17 +15,11 @@ namespace mscclpp::python {
 namespace {
 
 using torch::Groups;
-using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
 DeviceKind machineOf(bool cuda) { return cuda ? DeviceKind::cuda : DeviceKind::sim; }
 
-// The last reference to it may go while no interpreter's lock is held.
 Groups::Resolver resolverOf(nb::callable function) {
-  std::shared_ptr<nb::callable> const held(new nb::callable(std::move(function)), [](nb::callable* gone) {
-    nb::gil_scoped_acquire const lock;
-    delete gone;
-  });
-  return [held](std::string const& name, DeviceKind machine) {
+  return [held = heldFunction(std::move(function))](std::string const& name, DeviceKind machine) {
     nb::gil_scoped_acquire const lock;
     return nb::cast<std::string>((*held)(name, machine == DeviceKind::cuda));
   };

@@ -18,7 +18,6 @@
 namespace mscclpp::python {
 namespace {
 
-using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 using Runs = dsl::detail::PlanRuns<jit::PlanExecutor>;
 using KeptRun = dsl::detail::KeptRun<jit::PlanExecutor>;
 

@@ -26,7 +26,8 @@ class Examples(unittest.TestCase):
     """Each rank says what it has compared."""
 
     def check(self, script, ranks):
-        code = f"import runpy; runpy.run_path({str(EXAMPLES / script)!r}, run_name='__main__')"
+        code = f"import runpy, sys; sys.path.insert(0, {str(EXAMPLES)!r})\n"  # as a script has it
+        code += f"runpy.run_path({str(EXAMPLES / script)!r}, run_name='__main__')"
         results = finish(start_ranks(code, ranks, **QUICK), LIMIT)
         for rank, (status, output, errors) in enumerate(results):
             self.assertEqual(status, 0, errors)

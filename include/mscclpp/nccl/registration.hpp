@@ -32,17 +32,11 @@
 #include "mscclpp/dsl/plan_json.hpp"
 #include "mscclpp/host/bootstrap/tcp_bootstrap.hpp"
 #include "mscclpp/host/error.hpp"
+#include "mscclpp/nccl/numbers.hpp"
 #include "mscclpp/nccl/registration_abi.hpp"
 
 namespace mscclpp {
 namespace detail {
-
-// By NCCL's numbers.
-inline constexpr std::array ncclTypes{DataType::int8,     DataType::uint8,      DataType::int32,
-                                      DataType::uint32,   DataType::int64,      DataType::uint64,
-                                      DataType::float16,  DataType::float32,    DataType::float64,
-                                      DataType::bfloat16, DataType::float8E4M3, DataType::float8E5M2};
-inline constexpr std::array ncclOperations{ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min, ReduceOp::avg};
 
 // What a communicator of NCCL's has here.
 class NcclPeers {

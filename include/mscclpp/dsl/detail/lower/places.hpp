@@ -107,7 +107,7 @@ class PlanPlaces {
   }
 
   // Of the block: where instances share their steps, and where slices share their code.
-  MSCCLPP_DEVICE void setInstance(int instance, int twin = 0) {
+  MSCCLPP_DEVICE void setInstance(int instance, int twin) {
     instance_ = instance;
     twin_ = twin;
   }

@@ -185,33 +185,36 @@ MSCCLPP_DEVICE void requireRoom(layout::PlanHandle const& plan, std::uint64_t by
           whole, bytes);
 }
 
-// Which of the slices that have the code of `S` this block is to run, -1 for none; the first that fits.
+// Which of the slices that have the code of `S` this block is to run, -1 for none, and as which instance.
+struct SliceHere {
+  int twin = -1;
+  int instance = 0;
+};
+
 template <class Code, int S>
-MSCCLPP_DEVICE int twinHere(layout::PlanHandle const& plan, int& instance) {
-  int found = -1;
+MSCCLPP_DEVICE SliceHere sliceHere(layout::PlanHandle const& plan) {
+  SliceHere here;
   [&]<int... Twin>(std::integer_sequence<int, Twin...>) {
     [[maybe_unused]] auto const look = [&]<int At>(std::integral_constant<int, At>) {
       constexpr auto range = mscclpp::dsl::detail::sliceOf<Code, mscclpp::dsl::detail::twins<Code, S>.slices[At]>();
       auto const block = arch::blockIndex();
       if (block % range.period != range.block || (range.rank >= 0 && plan.rank != range.rank)) return;
-      found = At;
-      instance = static_cast<int>(block / range.period);
+      here = {At, static_cast<int>(block / range.period)};
     };
     (look(std::integral_constant<int, Twin>{}), ...);
   }
   (std::make_integer_sequence<int, mscclpp::dsl::detail::twins<Code, S>.count>{});
-  return found;
+  return here;
 }
 
 // What slice `S` and its twins come to on this block, and the end of the call.
 template <class Code, int S, class Op, PacketFormat F, Number T>
 MSCCLPP_DEVICE void runSlice(PlanCall<T> const& call, layout::PlanHandle const& plan,
-                             layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) {
+                             layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow,
+                             SliceHere here) {
   PlanRunner<T, Op, F, CompiledShape<Code>> runner(plan, inWindow, outWindow, call);
-  int instance = 0;
-  auto const twin = twinHere<Code, S>(plan, instance);
-  if (twin >= 0) {
-    runner.places().setInstance(instance, twin);
+  if (here.twin >= 0) {
+    runner.places().setInstance(here.instance, here.twin);
     runSteps<Code, S, 0, mscclpp::dsl::detail::sliceOf<Code, S>().steps>(runner);
   }
   runner.finish();
@@ -219,8 +222,9 @@ MSCCLPP_DEVICE void runSlice(PlanCall<T> const& call, layout::PlanHandle const& 
 // The same as a function, where there are some: all in one take the compiler longer than their sum.
 template <class Code, int S, class Op, PacketFormat F, Number T>
 MSCCLPP_COLD_DEVICE void runSliceApart(PlanCall<T> call, layout::PlanHandle const& plan,
-                                       layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow) {
-  runSlice<Code, S, Op, F>(call, plan, inWindow, outWindow);
+                                       layout::WindowHandle const& inWindow, layout::WindowHandle const& outWindow,
+                                       SliceHere here) {
+  runSlice<Code, S, Op, F>(call, plan, inWindow, outWindow, here);
 }
 
 // A call, by all threads of a kernel that was launched as the program's context says.
@@ -234,15 +238,15 @@ MSCCLPP_DEVICE void runProgram(T const* in, T* out, std::uint64_t count, layout:
     if (count == 0) return waitForPreviousKernel();
     PlanCall<T> const call{in, out, count};
     if constexpr (constexpr int only = mscclpp::dsl::detail::onlyCode<Code>(); only >= 0) {
-      runSlice<Code, only, Op, F>(call, plan, inWindow, outWindow);
+      runSlice<Code, only, Op, F>(call, plan, inWindow, outWindow, sliceHere<Code, only>(plan));
     } else {
       bool ran = false;
       [&]<int... S>(std::integer_sequence<int, S...>) {
         auto const slice = [&]<int Slice>(std::integral_constant<int, Slice>) {
           if constexpr (mscclpp::dsl::detail::twins<Code, Slice>.count != 0) {
-            int instance = 0;
-            if (twinHere<Code, Slice>(plan, instance) < 0) return;
-            runSliceApart<Code, Slice, Op, F>(call, plan, inWindow, outWindow);
+            auto const here = sliceHere<Code, Slice>(plan);
+            if (here.twin < 0) return;
+            runSliceApart<Code, Slice, Op, F>(call, plan, inWindow, outWindow, here);
             ran = true;
           }
         };

@@ -76,27 +76,49 @@ struct Twins {
   int slices[most]{};
 };
 
+// The slice whose code each has, worked out once for a program.
+template <std::size_t Slices>
+struct CodeOfSlices {
+  int of[Slices + 1]{};
+};
+
 template <class Code>
-constexpr Twins twinsOf(int slice) {
-  auto const slices = static_cast<int>(Code::image.sizes.slices);
-  bool taken[Code::image.sizes.slices + 1]{};
+constexpr auto shareCode() {
+  constexpr auto slices = static_cast<int>(Code::image.sizes.slices);
+  CodeOfSlices<Code::image.sizes.slices> code;
+  bool taken[slices + 1]{};
   // The longest of those left takes along what is done as it begins.
   for (int left = slices; left > 0;) {
     int longest = -1;
     for (int s = 0; s < slices; ++s) {
       if (!taken[s] && (longest < 0 || Code::image.slices[s].steps > Code::image.slices[longest].steps)) longest = s;
     }
-    Twins twins{1, {longest}};
+    code.of[longest] = longest;
     taken[longest] = true;
-    for (int s = 0; s < slices && twins.count < Twins::most; ++s) {
+    --left;
+    int together = 1;
+    for (int s = 0; s < slices && together < Twins::most; ++s) {
       if (taken[s] || !begins<Code>(static_cast<std::size_t>(longest), static_cast<std::size_t>(s))) continue;
+      code.of[s] = longest;
       taken[s] = true;
-      twins.slices[twins.count++] = s;
+      --left;
+      ++together;
     }
-    if (longest == slice) return twins;
-    left -= twins.count;
   }
-  return {};
+  return code;
+}
+
+template <class Code>
+inline constexpr auto codeOfSlices = shareCode<Code>();
+
+template <class Code>
+constexpr Twins twinsOf(int slice) {
+  if (codeOfSlices<Code>.of[slice] != slice) return {};
+  Twins twins{1, {slice}};
+  for (int s = 0; s < static_cast<int>(Code::image.sizes.slices); ++s) {
+    if (s != slice && codeOfSlices<Code>.of[s] == slice) twins.slices[twins.count++] = s;
+  }
+  return twins;
 }
 
 template <class Code, int S>
@@ -115,12 +137,11 @@ consteval SliceRange sliceOf() {
 // The slice whose code all have, or -1.
 template <class Code>
 consteval int onlyCode() {
-  for (int s = 0; s < static_cast<int>(sliceCount<Code>()); ++s) {
-    if (auto const count = twinsOf<Code>(s).count; count != 0) {
-      return static_cast<std::size_t>(count) == sliceCount<Code>() ? s : -1;
-    }
+  int const first = codeOfSlices<Code>.of[0];
+  for (std::size_t s = 0; s < sliceCount<Code>(); ++s) {
+    if (codeOfSlices<Code>.of[s] != first) return -1;
   }
-  return -1;
+  return sliceCount<Code>() == 0 ? -1 : first;
 }
 
 // Of the slices with the code of `S`, where the first ends that goes beyond step `i`.
