@@ -1,13 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A rank's group of ranks, and collectives of whole arrays over it."""
+"""A rank's group of ranks: collectives of whole arrays over it, and channels for kernels of users."""
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Collection, Mapping, Optional, Union
 
 from . import _mscclpp
-from ._mscclpp import AlgorithmCollection, Bootstrap, Communicator, DataType, Device, ReduceOp
+from ._mscclpp import (
+    AlgorithmCollection,
+    Bootstrap,
+    Communicator,
+    Connection,
+    DataType,
+    Device,
+    Host2DeviceSemaphore,
+    MemoryChannel,
+    PortChannel,
+    ProxyService,
+    ReduceOp,
+    RegisteredMemory,
+    Transport,
+)
 from .errors import Aborted, InvalidUsage, RemoteError
 
 
@@ -145,6 +159,80 @@ class CommGroup:
             needed = "the CPU, since its device is simulated" if wanted < 0 else f"cuda:{wanted}"
             raise InvalidUsage(f"rank {self.my_rank}: {collective} of an array on {there}; this group needs {needed}")
         return pointer, size, dtype
+
+    # ---- channels of arrays, by peer ---------------------------------------------------------------------------------
+    #
+    # `peers`: ranks, or what make_connection() returned, which ports need. Ranks that name each other make the same calls
+    # in the same order. Arrays lie in memory of the device, such as GpuBuffer, and stay for as long as channels are used.
+
+    def make_connection(self, peers: Collection[int], transport: Optional[Transport] = None) -> dict[int, Connection]:
+        """For proxies."""
+        return {peer: self.communicator.connect(peer, transport) for peer in peers}
+
+    def make_semaphores(self, connections: Mapping[int, Connection]) -> dict[int, Host2DeviceSemaphore]:
+        """Of port channels."""
+        return {peer: Host2DeviceSemaphore(self.communicator, each) for peer, each in connections.items()}
+
+    def register_tensor_with_connections(self, array: Any, peers: Collection[int]) -> dict[int, RegisteredMemory]:
+        """The peers' arrays, and this rank's own."""
+        own = self._registered(array, peers)
+        for peer in peers:
+            self.communicator.send_memory(own, peer)
+        return {self.my_rank: own, **{peer: self.communicator.recv_memory(peer) for peer in peers}}
+
+    def make_memory_channels(self, array: Any, peers: Collection[int]) -> dict[int, MemoryChannel]:
+        """From `array` to the peers' `array`."""
+        memory = self.register_tensor_with_connections(array, peers)
+        return {peer: self._memory_channel(peer, memory[peer], memory[self.my_rank]) for peer in peers}
+
+    def make_memory_channels_with_scratch(
+        self, array: Any, scratch: Any, peers: Collection[int]
+    ) -> dict[int, MemoryChannel]:
+        """From `array` to the peers' `scratch`, where packets may come in, too."""
+        memory, own = self.register_tensor_with_connections(scratch, peers), self._registered(array, peers)
+        inbox = memory[self.my_rank].data()
+        return {peer: self._memory_channel(peer, memory[peer], own, inbox) for peer in peers}
+
+    def register_semaphore_with_proxy(
+        self, service: ProxyService, connections: Mapping[int, Connection]
+    ) -> dict[int, int]:
+        """New semaphores' numbers in the service."""
+        return {peer: service.build_and_add_semaphore(each) for peer, each in connections.items()}
+
+    def register_memory_with_proxy(
+        self, service: ProxyService, array: Any, connections: Mapping[int, Connection]
+    ) -> dict[int, int]:
+        """The numbers in the service of the peers' arrays, and of this rank's own."""
+        memory = self.register_tensor_with_connections(array, connections)
+        return {rank: service.add_memory(each) for rank, each in memory.items()}
+
+    def make_port_channels(
+        self, service: ProxyService, array: Any, connections: Mapping[int, Connection]
+    ) -> dict[int, PortChannel]:
+        """From `array` to the peers' `array`."""
+        semaphores = self.register_semaphore_with_proxy(service, connections)
+        memory = self.register_memory_with_proxy(service, array, connections)
+        own = memory[self.my_rank]
+        return {peer: service.port_channel(each, memory[peer], own) for peer, each in semaphores.items()}
+
+    def make_port_channels_with_scratch(
+        self, service: ProxyService, array: Any, scratch: Any, connections: Mapping[int, Connection]
+    ) -> dict[int, PortChannel]:
+        """From `array` to the peers' `scratch`."""
+        semaphores = self.register_semaphore_with_proxy(service, connections)
+        memory = self.register_memory_with_proxy(service, scratch, connections)
+        own = service.add_memory(self._registered(array, connections))
+        return {peer: service.port_channel(each, memory[peer], own) for peer, each in semaphores.items()}
+
+    def _registered(self, array: Any, peers: Collection[int]) -> RegisteredMemory:
+        pointer, size, _ = self._usable("registration", array)
+        transports = {each.transport for each in peers.values()} if isinstance(peers, Mapping) else ()
+        return self.communicator.register_memory(pointer, size, list(transports))
+
+    def _memory_channel(
+        self, peer: int, dst: RegisteredMemory, src: RegisteredMemory, packet_buffer: int = 0
+    ) -> MemoryChannel:
+        return MemoryChannel(self.communicator.build_semaphore(peer), dst, src, packet_buffer)
 
 
 def run_ranks(

@@ -7,6 +7,8 @@ NB_MODULE(_mscclpp, module) {
   bindErrors(module);
   bindDevices(module);
   bindCommunicators(module);
+  bindChannels(module);
+  bindProxies(module);
   bindPlans(module);
   bindAlgorithms(module);
   bindPrograms(module);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs what the pages show: each block of Python that stands behind <!-- run -->, in a process of its own; those behind
-<!-- run: torch --> where there is PyTorch."""
+<!-- run: torch --> where there is a module of that name."""
 
 import importlib.util
 import pathlib
@@ -10,8 +10,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"<!-- run(: torch)? -->\n```python\n(.*?)```", re.DOTALL)
-HAS_TORCH = importlib.util.find_spec("torch") is not None
+BLOCK = re.compile(r"<!-- run(?:: (\w+))? -->\n```python\n(.*?)```", re.DOTALL)
 
 
 class Pages(unittest.TestCase):
@@ -21,7 +20,7 @@ class Pages(unittest.TestCase):
             text = page.read_text(encoding="utf-8")
             for block in BLOCK.finditer(text):
                 count += 1
-                if block[1] and not HAS_TORCH:
+                if block[1] and importlib.util.find_spec(block[1]) is None:
                     continue
                 line = text[: block.start(2)].count("\n") + 1
                 done = subprocess.run(
