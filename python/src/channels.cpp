@@ -97,8 +97,8 @@ void bindMemory(nb::module_& module) {
 
   nb::class_<RegisteredMemory>(
       module, "RegisteredMemory",
-      "Memory of some rank that kernels of this rank's device, or its proxies, can use. It outlives none of its bytes: "
-      "whoever allocated them keeps them for as long as anybody uses this.")
+      "Memory of some rank that kernels of this rank's device, or its proxies, can use. It stays that of whoever "
+      "allocated it, who keeps it for as long as anybody uses this.")
       .def(
           "data", [](RegisteredMemory const& self) { return reinterpret_cast<std::uintptr_t>(self.data()); },
           "Its address for kernels here. Raises Unsupported where it is on another host.")

@@ -475,6 +475,17 @@ class Ends(Case):
 
         self.ranks(2, main)
 
+    def test_a_proxy_that_goes_first_handles_what_was_pushed(self):
+        def main(machine):
+            seen = []
+            proxy = mscclpp.Proxy(machine.communicator, lambda trigger, _: seen.append(trigger.fst))
+            machine.run("push", proxy.fifo, 0, 300)
+            proxy.start()
+            del proxy
+            self.assertEqual(seen, list(range(300)))
+
+        self.ranks(1, main)
+
     def test_a_wait_for_nobody(self):
         def main(machine):
             peer = 1 - machine.group.my_rank
