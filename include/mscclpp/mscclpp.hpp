@@ -19,3 +19,7 @@
 #include "mscclpp/device/group_ops.hpp"
 #include "mscclpp/device/packet_channel.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
+#include "mscclpp/device/tiles/matrix_view.hpp"
+#include "mscclpp/device/tiles/slots.hpp"
+#include "mscclpp/device/tiles/tile_flags.hpp"
+#include "mscclpp/device/tiles/tile_order.hpp"

@@ -60,16 +60,22 @@ MSCCLPP_DEVICE std::uint64_t beginRounds(DeviceTeam const& team, B const& blocks
   return first;
 }
 
-// Stores the epoch with which this call will end. All threads of the block call, once; it begins with a barrier, so
-// that every thread has read the old one. Best called while something else is on its way.
+// Stores the epoch with which this call will end in the counters, one for each of `most` blocks. All threads of the
+// block call, once; it begins with a barrier, so that every thread has read the old one. Best called while something
+// else is on its way.
 template <BlockSet B>
-MSCCLPP_DEVICE void commitEpoch(DeviceTeam const& team, B const& blocks, std::uint64_t epoch) {
+MSCCLPP_DEVICE void commitEpoch(layout::RoundCounter* epochs, unsigned most, B const& blocks, std::uint64_t epoch) {
   auto const group = blocks.block();
   auto const count = blocks.blockCount();
   group.sync();
-  for (unsigned i = blocks.blockRank() + group.rank() * count; i < team.layout.blocks; i += group.size() * count) {
-    storeRounds(team.epochs() + i, epoch);
+  for (unsigned i = blocks.blockRank() + group.rank() * count; i < most; i += group.size() * count) {
+    storeRounds(epochs + i, epoch);
   }
+}
+
+template <BlockSet B>
+MSCCLPP_DEVICE void commitEpoch(DeviceTeam const& team, B const& blocks, std::uint64_t epoch) {
+  commitEpoch(team.epochs(), team.layout.blocks, blocks, epoch);
 }
 
 }  // namespace MSCCLPP_BACKEND

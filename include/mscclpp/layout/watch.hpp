@@ -33,7 +33,9 @@ enum class WaitKind : std::uint32_t {
   hostProxy = 14,  // a proxy of the simulated machine, for work; values are positions, `channel` is its number
   abandoned = 15,  // not a wait: `peer` has given up semaphore `channel`; `expected` is the count waited for
   programPacket =
-      16,  // of a program, whose steps may read it again; values are flags, `channel` is a slot of the chunk
+      16,          // of a program, whose steps may read it again; values are flags, `channel` is a slot of the chunk
+  tileRound = 17,  // `peer` shall begin a round of tile flags; values are numbers of rounds
+  tile = 18,       // arrivals at tile `channel` of this rank; values are counts
 };
 
 // What a kernel refused, as `channel` of a report of kind `misuse`.
@@ -64,6 +66,11 @@ enum class Misuse : std::uint64_t {
   spentFlags = 23,     // call `seen` of a program's context, of which the packets have flags for `expected`
   unheardPeer = 24,    // a block has received nothing from `peer` in round `seen`; simulated machine only
   sharedTeam = 25,     // another kernel that uses the team has not ended; simulated machine only
+  rowColumns = 26,     // a row of `seen` elements, where those that work on it hold `expected`
+  rowThreads = 27,     // blocks of `seen` threads with several warps a row, `expected` is the most
+  tileBlocks = 28,     // tile flags serve `expected` blocks, the launch has `seen`
+  tileRank = 29,       // `seen` is no rank of the `expected` that share tile flags
+  tile = 30,           // `seen` is none of the `expected` tiles that have flags
 };
 
 // In place of a count of signals of a port channel: its sender has failed and will signal no more.

@@ -78,16 +78,31 @@ std::string refused(layout::WaitReport const& report) {
           "call {} of one context of a program: packets have flags for {}, so this call's result may be of older ones",
           report.seen, report.expected);
     case Misuse::astray:
-      return "to go on with a team, program or ring of messages of which a wait was given up before, here or on "
-             "another rank: the ranks may have counted differently";
+      return "to go on with a team, tile flags, program or ring of messages of which a wait was given up before, here "
+             "or on another rank: the ranks may have counted differently";
     case Misuse::sharedTeam:
-      return "to use a team that another kernel is still using, so that their rounds would be counted as one: one team "
-             "serves one kernel at a time";
+      return "to use a team or tile flags that another kernel is still using, so that their rounds would be counted as "
+             "one: each serves one kernel at a time";
     case Misuse::unheardPeer:
       return fmt::format(
           "to begin another round: this block received nothing from rank {} in round {}. Every block must receive "
           "something from every peer in every round, or slots are written again before they were read",
           report.peer, report.seen);
+    case Misuse::rowColumns:
+      return fmt::format(
+          "a row of {} elements: the threads that work on it hold {}; take more of them, or a transport that unrolls "
+          "further",
+          report.seen, report.expected);
+    case Misuse::rowThreads:
+      return fmt::format("blocks of {} threads with several warps a row: at most {} can be", report.seen,
+                         report.expected);
+    case Misuse::tileBlocks:
+      return fmt::format("a grid of {} blocks: the tile flags were made for at most {}", report.seen, report.expected);
+    case Misuse::tileRank:
+      return fmt::format("rank {} of tile flags: they have ranks 0 to {}", static_cast<std::int64_t>(report.seen),
+                         report.expected - 1);
+    case Misuse::tile:
+      return fmt::format("tile {}: the tile flags have tiles 0 to {}", report.seen, report.expected - 1);
     case Misuse::planBytes:
       return fmt::format("a message of {} bytes: the program's context was made for at most {}", report.seen,
                          report.expected);
@@ -137,6 +152,11 @@ std::string awaited(layout::WaitReport const& report) {
     case WaitKind::switchBarrier:
       return fmt::format("the ranks of switch channel {}: expected {} signals of all of them, seen {}", report.channel,
                          report.expected, report.seen);
+    case WaitKind::tileRound:
+      return fmt::format("rank {} to begin round {} of tile flags: the last it has begun is {}", report.peer,
+                         report.expected, report.seen);
+    case WaitKind::tile:
+      return fmt::format("arrivals at tile {}: expected {}, seen {}", report.channel, report.expected, report.seen);
     case WaitKind::hostProxy:
       return fmt::format("triggers for proxy {}, from position {} on", report.channel, report.expected);
     case WaitKind::none:
@@ -174,10 +194,10 @@ char const* advice(layout::WaitReport const& report) {
       switch (static_cast<layout::Misuse>(report.channel)) {
         case layout::Misuse::astray:
         case layout::Misuse::spentFlags:
-          return "the next call of an AlgorithmCollection finds together with the other ranks; make teams and programs "
-                 "of your own anew, after Communicator::rejoin() on all ranks";
+          return "the next call of an AlgorithmCollection finds together with the other ranks; make teams, tile flags "
+                 "and programs of your own anew, after Communicator::rejoin() on all ranks";
         case layout::Misuse::sharedTeam:
-          return "give each stream a team of its own, or order the kernels";
+          return "give each stream a team of its own (or tile flags), or order the kernels";
         case layout::Misuse::unheardPeer:
           return "correct the kernel: where a pair has nothing to exchange, let a packet without data go both ways";
         default:
@@ -197,6 +217,11 @@ char const* advice(layout::WaitReport const& report) {
     case WaitKind::abandoned:
       return "look at what that rank reports; after an error make new channels, or go on with the ranks that are left "
              "(Communicator::shrink)";
+    case WaitKind::tileRound:
+    case WaitKind::tile:
+      return "check that all ranks launch kernels with these flags in the same order, that arrivals are as many as are "
+             "awaited, and that blocks that wait leave room on the device for those that arrive "
+             "(MSCCLPP_KERNEL_TIMEOUT sets the limit)";
     case WaitKind::bulkBarrier:
       return "check that each phase gets as many arrivals as init() was told, and the bytes that arriveExpect() was";
     default:

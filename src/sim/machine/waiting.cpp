@@ -100,6 +100,10 @@ std::string toString(WaitDescription const& wait) {
                          wait.peer < 0 ? "" : fmt::format(" to rank {}", wait.peer), channel, values);
     case layout::WaitKind::switchBarrier:
       return fmt::format("the signals of all ranks of switch channel {}, {}", channel, values);
+    case layout::WaitKind::tileRound:
+      return fmt::format("the begin{} of a round of tile flags, {}", peer, values);
+    case layout::WaitKind::tile:
+      return fmt::format("arrivals at tile {}, {}", channel, values);
     case layout::WaitKind::misuse:
       return fmt::format("nothing: misuse number {}, limit {}, got {}", channel, wait.expected, wait.seen);
     case layout::WaitKind::none:

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/tile_flags.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "host/shared/members.hpp"
+
+namespace mscclpp {
+
+TileFlags::TileFlags(Communicator const& communicator, layout::TileFlagsSize const& size, std::vector<int> ranks) {
+  auto const& shared = CommunicatorImpl::of(communicator);
+  int const self = communicator.rank();
+  Members const members("Set of tile flags", *shared, std::move(ranks));
+  auto const layout = layout::TileFlagsLayout::make(static_cast<std::uint32_t>(members.size()), size);
+  auto const sizes = members.together([&] {
+    if (size.tiles == 0 || size.blocks == 0) {
+      fail(ErrorCode::invalidUsage, "rank {}: TileFlags for {} tiles and grids of {} blocks; ask for at least 1 each",
+           self, size.tiles, size.blocks);
+    }
+    memory_ = DeviceMemory(communicator.device(), layout.total);
+    auto const bytes = std::as_bytes(std::span<layout::TileFlagsSize const, 1>(&size, 1));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  });
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    int const peer = members.ranks()[i];
+    layout::TileFlagsSize theirs{};
+    if (sizes[i].size() != sizeof theirs) {
+      fail(ErrorCode::invalidUsage,
+           "rank {}: rank {} is not making tile flags; all members must make what they share in the same order", self,
+           peer);
+    }
+    std::memcpy(&theirs, sizes[i].data(), sizeof theirs);
+    if (theirs == size) continue;
+    fail(ErrorCode::invalidUsage,
+         "TileFlags: rank {} asks for {} tiles and {} blocks, rank {} for {} and {}; all members must ask for the same",
+         self, size.tiles, size.blocks, peer, theirs.tiles, theirs.blocks);
+  }
+  window_.emplace(communicator, memory_.data(), memory_.bytes(), members.ranks());
+
+  auto const& window = window_->deviceHandle();
+  handle_.rank = window.rank;
+  handle_.size = window.size;
+  handle_.watch = shared->watch;
+  handle_.layout = layout;
+  std::copy(std::begin(window.bases), std::end(window.bases), handle_.bases);
+  // This also holds everybody until all know whose kernels to lead astray.
+  members.together([&] {
+    std::vector<layout::RoundCounters> counters;
+    for (int i = 0; i < handle_.size; ++i) {
+      auto* const epochs = handle_.bases[i] + layout::TileFlagsLayout::epochs;
+      counters.push_back({reinterpret_cast<layout::RoundCounter*>(epochs), layout.blocks, static_cast<unsigned>(i)});
+    }
+    guard_ = communicator.leadAstray(counters);
+    return std::vector<std::byte>();
+  });
+}
+
+}  // namespace mscclpp
