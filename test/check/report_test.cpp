@@ -68,7 +68,7 @@ TEST_CASE("two kernels that use one buffer at once are named so") {
 
 TEST_CASE("two kernels that use one team at once are named so") {
   auto const text = sim::toText(exploreRanks({2, {}}, usesOneTeamTwice, {.schedules = 30}));
-  CHECK_MESSAGE(text.find("one team serves one kernel at a time") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("each serves one kernel at a time") != std::string::npos, text);
   CHECK_MESSAGE(text.find("give each stream a team of its own") != std::string::npos, text);
 }
 
