@@ -11,6 +11,7 @@
 #include "mscclpp/algorithms/collective/rooted.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/kernels.hpp"
+#include "mscclpp/algorithms/rows/all_reduce_rows.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/bulk_copy.hpp"
 #include "mscclpp/device/copy.hpp"

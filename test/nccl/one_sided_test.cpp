@@ -84,7 +84,7 @@ TEST_CASE("signals are counted for each rank, index and context") {
       rank.stream.synchronize();
       CHECK_NCCL(ncclWaitSignal(1, &other, rank.comm, second.native()));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      CHECK_FALSE(second.idle());  // those of index 1 are none of index 2
+      CHECK_FALSE(second.idle());                                            // those of index 1 are none of index 2
       CHECK_NCCL(ncclSignal(rank.rank, 2, 1, 0, rank.comm, rank.native()));  // nor are those of another rank
       rank.stream.synchronize();
       CHECK_FALSE(second.idle());

@@ -18,7 +18,13 @@ GpuThread& running(char const* operation) {
 
 void bulkStore(void* dst, void const* src, std::size_t bytes) {
   auto& self = running("bulkStore");
-  self.block->bulkCopies().store(self, dst, src, bytes, __builtin_return_address(0));
+  self.block->bulkCopies().store(self, dst, src, bytes, {}, __builtin_return_address(0));
+}
+
+void bulkReduce(void* dst, void const* src, std::size_t bytes, unsigned unit,
+                std::uint64_t (*combine)(std::uint64_t found, std::uint64_t operand)) {
+  auto& self = running("bulkReduceAdd");
+  self.block->bulkCopies().store(self, dst, src, bytes, {unit, combine}, __builtin_return_address(0));
 }
 
 void bulkCommit() {

@@ -86,6 +86,10 @@ void* blockShared(void const* key, std::size_t bytes, std::size_t alignment) {
   return currentGpuThread("blockShared").block->shared(key, bytes, alignment);
 }
 
+void* sharedOfCluster(void* own, unsigned rank) {
+  return currentGpuThread("sharedOfCluster").block->sharedOfCluster(own, rank);
+}
+
 std::byte* dynamicShared() { return currentGpuThread("dynamicShared").block->dynamicShared(); }
 
 void waitForPreviousKernel() {

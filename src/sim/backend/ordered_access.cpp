@@ -139,6 +139,22 @@ void fenceStep(Order order, Scope scope) {
   fences.fetch_add(1);
 }
 
+void combineWords(void* address, void const* values, unsigned bytes, unsigned unit, Scope scope,
+                  std::uint64_t (*combine)(std::uint64_t found, std::uint64_t operand)) {
+  auto& self = currentGpuThread("reduceAdd of a vector");
+  auto const where = reinterpret_cast<std::uintptr_t>(address);
+  if (where % bytes != 0) {
+    refuse(self, true, fmt::format("{} bytes at {:#x}, which is not aligned to {}", bytes, where, bytes));
+  }
+  for (unsigned i = 0; i < bytes; i += unit) {
+    WordUpdate update{.kind = UpdateKind::combine, .operand = 0, .combine = combine};
+    std::memcpy(&update.operand, static_cast<std::byte const*>(values) + i, unit);
+    updateStep(self,
+               orderedAccess(static_cast<std::byte*>(address) + i, unit, AccessKind::update, Order::relaxed, scope),
+               update, __builtin_return_address(0));
+  }
+}
+
 Words4 loadWords4(Words4 const* address) {
   return loadHalves(currentGpuThread("loadWords4"), address, __builtin_return_address(0));
 }

@@ -221,8 +221,8 @@ std::uint64_t Checker::update(Agent& agent, Access const& access, WordUpdate con
     auto const before = word->messages[index];
     auto& message = append(agent, *word, index + 1, value, access, site);
     message.update = true;
-    // A relaxed reduction through the switch adds data up; nobody need look at it as at a signal.
-    if (access.way == AccessWay::ordered || releases(order)) markSignal(agent, message, access.address);
+    // A relaxed reduction adds data up; nobody need look at it as at a signal.
+    if (update.kind != UpdateKind::combine || releases(order)) markSignal(agent, message, access.address);
     if (update.kind != UpdateKind::add && update.kind != UpdateKind::combine) word->exchanged = true;
     auto const apart = distance(agent, before.device, before.block);
     if (before.scope >= apart && scope >= apart) {

@@ -29,7 +29,9 @@ unsigned Checker::traitsOf(Access const& access) {
     case AccessWay::plain:
       return access.writes() ? trait::write : 0u;
     case AccessWay::bulk:
-      return trait::bulk | (access.writes() ? trait::write : 0u);
+      return trait::bulk | (access.kind == AccessKind::update ? trait::ofOrdered(true, access.scope)
+                            : access.writes()                 ? trait::write
+                                                              : 0u);
     case AccessWay::multicast:
       return trait::ofOrdered(access.writes(), access.scope) | trait::multicast;
     case AccessWay::ordered:
@@ -189,10 +191,13 @@ void Checker::reportConflict(Agent& agent, Slot const& earlier, std::uintptr_t g
   std::string why;
   if (bothStrong && earlier.mask() == mask) {
     kind = FindingKind::narrowScope;
-    why = fmt::format(
-        "Both accesses name an order and a scope, but one scope is too narrow: the threads are apart by {}. Give both "
-        "Scope::{}.",
-        apart == Scope::system ? "a device" : "a block", nameOf(apart));
+    why = ((traits | earlier.traits()) & trait::bulk) != 0
+              ? "Bulk additions are atomic towards their own device only: let ranks add to one address one after the "
+                "other, or by reduceAdd<Scope::system>()."
+              : fmt::format(
+                    "Both accesses name an order and a scope, but one scope is too narrow: the threads are "
+                    "apart by {}. Give both Scope::{}.",
+                    apart == Scope::system ? "a device" : "a block", nameOf(apart));
   } else if ((traits & trait::freed) != 0) {
     why =
         "The memory is given back while this access may still be on its way: wait for the kernel, on every rank that "

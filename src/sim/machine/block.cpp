@@ -117,6 +117,24 @@ void* Block::shared(void const* key, std::size_t bytes, std::size_t alignment) {
   return storage;
 }
 
+void* Block::sharedOfCluster(void* own, unsigned rank) {
+  auto const together = kernel_.shape().clusterBlocks;
+  auto const target = index_ / together * together + rank;
+  auto const slot = std::ranges::find(sharedSlots_, own, &std::pair<void const*, void*>::second);
+  auto const other = kernel_.blocks().find(target);
+  if (rank < together && slot != sharedSlots_.end() && other != kernel_.blocks().end()) {
+    for (auto const& [key, storage] : other->second->sharedSlots_) {
+      if (key == slot->first) return storage;
+    }
+  }
+  kernel_.fail(fmt::format("block {} reads shared memory of block {} of its cluster, which {}", index_, rank,
+                           rank >= together ? fmt::format("has {} blocks", together)
+                           : other == kernel_.blocks().end()
+                               ? "has ended: let the cluster meet before its blocks do"
+                               : "has not asked for it (blockShared): let the cluster meet first"));
+  throw Unwind{};
+}
+
 bool Block::holdsShared(void const* begin, std::size_t bytes) const {
   auto const* const first = static_cast<std::byte const*>(begin);
   return sharedBase_ != nullptr && first >= sharedBase_ && first < sharedBase_ + sharedUsed_ &&

@@ -66,8 +66,8 @@ void BulkCopies::checkRange(GpuThread& self, char const* operation, void const* 
   }
 }
 
-BulkCopies::Copy BulkCopies::begin(GpuThread& self, void* dst, void const* src, std::size_t bytes, bool load,
-                                   void const* code) {
+BulkCopies::Copy BulkCopies::begin(GpuThread& self, char const* operation, void* dst, void const* src,
+                                   std::size_t bytes, bool load, void const* code) {
   Copy copy;
   copy.dst = static_cast<std::byte*>(dst);
   copy.src = static_cast<std::byte const*>(src);
@@ -76,8 +76,8 @@ BulkCopies::Copy BulkCopies::begin(GpuThread& self, void* dst, void const* src, 
   copy.site = siteOf(self, code);
   if (self.agent != nullptr) {
     copy.issuer = self.agent;
-    copy.agent = &block_.kernel().machine().observer()->beginBulkCopy(
-        *self.agent, {load ? "bulkLoad" : "bulkStore", dst, bytes, load}, copy.site);
+    copy.agent =
+        &block_.kernel().machine().observer()->beginBulkCopy(*self.agent, {operation, dst, bytes, load}, copy.site);
   }
   return copy;
 }
@@ -110,12 +110,34 @@ void BulkCopies::write(Copy& copy) {
   Unwatched const unwatched;
   if (copy.agent != nullptr) {
     auto& observer = *block_.kernel().machine().observer();
-    observer.note(*copy.agent, unorderedAccess(copy.dst, copy.bytes, true, AccessWay::bulk), copy.site);
+    if (copy.reduction.combine == nullptr) {
+      observer.note(*copy.agent, unorderedAccess(copy.dst, copy.bytes, true, AccessWay::bulk), copy.site);
+    } else {
+      reduce(copy);
+    }
     copy.doneClock = observer.release(*copy.agent);
     observer.endBulkCopy(*copy.issuer, *copy.agent);
+  } else if (copy.reduction.combine != nullptr) {
+    reduce(copy);
   }
-  std::memcpy(copy.dst, copy.held.data(), copy.bytes);
+  if (copy.reduction.combine == nullptr) std::memcpy(copy.dst, copy.held.data(), copy.bytes);
   copy.held = {};
+}
+
+// Each unit is an update of its own, which only its device is sure to see whole (PTX: .relaxed.gpu).
+void BulkCopies::reduce(Copy const& copy) {
+  auto const [unit, combine] = copy.reduction;
+  for (std::size_t i = 0; i < copy.bytes; i += unit) {
+    WordUpdate update{.kind = UpdateKind::combine, .operand = 0, .combine = combine};
+    std::memcpy(&update.operand, copy.held.data() + i, unit);
+    if (copy.agent == nullptr) {
+      updateWord(copy.dst + i, unit, update);
+      continue;
+    }
+    auto access = orderedAccess(copy.dst + i, unit, AccessKind::update, Order::relaxed, Scope::device);
+    access.way = AccessWay::bulk;
+    block_.kernel().machine().observer()->update(*copy.agent, access, update, copy.site);
+  }
 }
 
 bool BulkCopies::finish(Copy& copy) {
@@ -125,17 +147,20 @@ bool BulkCopies::finish(Copy& copy) {
   return true;
 }
 
-void BulkCopies::store(GpuThread& self, void* dst, void const* src, std::size_t bytes, void const* code) {
+void BulkCopies::store(GpuThread& self, void* dst, void const* src, std::size_t bytes, Reduction reduction,
+                       void const* code) {
   enum : std::uint32_t { atOnce, writtenLate, allLate, options };
-  checkRange(self, "bulkStore", dst, src, bytes);
+  checkRange(self, reduction.name(), dst, src, bytes);
   auto& machine = block_.kernel().machine();
   auto const when = machine.deterministic() ? machine.scheduler().choose(ChoiceKind::lateCopy, options) : atOnce;
   if (machine.scheduler().time() != nullptr) {
     machine.scheduler().memoryStep(self, {.kind = AccessKind::store});  // its bytes take a time of their own
   } else if (when == atOnce) {
-    step(self, dst, bytes, AccessKind::store, Order::relaxed);
+    step(self, dst, bytes, reduction.kind(), Order::relaxed);
   }
-  auto& copy = issuers_[self.context.thread].open.emplace_back(begin(self, dst, src, bytes, false, code));
+  auto& copy =
+      issuers_[self.context.thread].open.emplace_back(begin(self, reduction.name(), dst, src, bytes, false, code));
+  copy.reduction = reduction;
   passTime(self, copy);
   if (when != allLate) read(copy);
   if (when == atOnce) write(copy);
@@ -162,7 +187,7 @@ void BulkCopies::wait(GpuThread& self, std::size_t newest, bool onlySources) {
       copy.sourceAwaited = true;
       self.time.now = std::max(self.time.now, onlySources ? copy.readTime : copy.doneTime);
       if (!onlySources && !copy.hasWritten) {
-        step(self, copy.dst, copy.bytes, AccessKind::store, Order::relaxed);
+        step(self, copy.dst, copy.bytes, copy.reduction.kind(), Order::relaxed);
         write(copy);
       }
       if (self.agent != nullptr) {
@@ -206,7 +231,7 @@ void BulkCopies::threadEnded(GpuThread& thread) {
         any |= finish(copy);
         if (observer == nullptr) continue;
         if (!copy.sourceAwaited) {
-          observer->bytesInFlight(*thread.agent, {"bulkStore", copy.dst, copy.bytes}, copy.site);
+          observer->bytesInFlight(*thread.agent, {copy.reduction.name(), copy.dst, copy.bytes}, copy.site);
         }
         observer->acquire(*thread.agent, copy.doneClock);  // the end of the block makes it known
       }
@@ -272,7 +297,7 @@ void BulkCopies::load(GpuThread& self, void* dst, void const* src, std::size_t b
   if (!late) step(self, word, sizeof *word, AccessKind::update, Order::release);
   auto& barrier = barrierAt(self, word, "bulkLoad");
   auto& load = barrier.loads.emplace_back();
-  load.copy = begin(self, dst, src, bytes, true, code);
+  load.copy = begin(self, "bulkLoad", dst, src, bytes, true, code);
   if (self.agent != nullptr) {
     machine.observer()->note(*load.copy.agent, barrierAccess(word, AccessKind::update), load.copy.site);
   }

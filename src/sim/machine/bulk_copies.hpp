@@ -23,10 +23,19 @@ namespace mscclpp::sim {
 
 class BulkCopies {
  public:
+  // What a store does to its target in place of writing it; nothing where there is no function.
+  struct Reduction {
+    unsigned unit = 0;
+    std::uint64_t (*combine)(std::uint64_t found, std::uint64_t operand) = nullptr;
+
+    char const* name() const { return combine == nullptr ? "bulkStore" : "bulkReduceAdd"; }
+    AccessKind kind() const { return combine == nullptr ? AccessKind::store : AccessKind::update; }
+  };
+
   explicit BulkCopies(Block& block) : block_(block) {}
 
   // Called by the running thread. `code` is where the call stands.
-  void store(GpuThread& self, void* dst, void const* src, std::size_t bytes, void const* code);
+  void store(GpuThread& self, void* dst, void const* src, std::size_t bytes, Reduction reduction, void const* code);
   void commit(GpuThread& self);
   void wait(GpuThread& self, std::size_t newest, bool onlySources);
   void load(GpuThread& self, void* dst, void const* src, std::size_t bytes, std::uint64_t* barrier, void const* code);
@@ -46,6 +55,7 @@ class BulkCopies {
     std::byte const* src = nullptr;
     std::size_t bytes = 0;
     bool load = false;
+    Reduction reduction = {};
     bool sourceAwaited = false;
     bool hasRead = false;
     bool hasWritten = false;
@@ -80,10 +90,12 @@ class BulkCopies {
     Clock ended;  // of the phases before
   };
 
-  Copy begin(GpuThread& self, void* dst, void const* src, std::size_t bytes, bool load, void const* code);
+  Copy begin(GpuThread& self, char const* operation, void* dst, void const* src, std::size_t bytes, bool load,
+             void const* code);
   void checkRange(GpuThread& self, char const* operation, void const* global, void const* shared, std::size_t bytes);
   void read(Copy& copy);
   void write(Copy& copy);
+  void reduce(Copy const& copy);
   void passTime(GpuThread& self, Copy& copy);  // in a timed run
   bool globalIsThere(Copy const& copy);        // fails the kernel where it is not
   bool finish(Copy& copy);                     // whether there was anything to do

@@ -111,6 +111,14 @@ struct PacketTransport : P {
       });
     }
 
+    // For those who store into the peers' buffers besides, since packets order nothing: this block has come to `phase`,
+    // 1 or 2, of this round, and the same block of every peer has.
+    MSCCLPP_DEVICE void publish(unsigned phase) const {
+      requireTogether(team_.watch, astray_);
+      publishPhase(team_, blocks_, phase, epoch_);
+    }
+    MSCCLPP_DEVICE void await(unsigned phase) const { awaitPhase(team_, blocks_, phase, epoch_); }
+
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
     MSCCLPP_DEVICE void endRound() const {
       heard_.end();

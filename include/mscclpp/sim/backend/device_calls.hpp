@@ -20,6 +20,8 @@ unsigned ballot(bool predicate, unsigned mask);
 
 // The block's storage for `key`: the same address for every thread, filled with a pattern when first asked for.
 void* blockShared(void const* key, std::size_t bytes, std::size_t alignment);
+// What another block of the cluster got for the key for which this one got `own`.
+void* sharedOfCluster(void* own, unsigned rank);
 // Null for a kernel that was launched without dynamic shared memory.
 std::byte* dynamicShared();
 

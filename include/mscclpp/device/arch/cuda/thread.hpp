@@ -117,6 +117,19 @@ MSCCLPP_DEVICE T& blockShared() {
   return *reinterpret_cast<T*>(storage);
 }
 
+// Where block `rank` of this cluster has what blockShared() gives this block; to be read behind a barrier of the
+// cluster, and while that block runs.
+template <class T>
+MSCCLPP_DEVICE T* ofClusterBlock(T& shared, unsigned rank) {
+#if __CUDA_ARCH__ >= 900
+  std::uint64_t address;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(&shared), "r"(rank));
+  return reinterpret_cast<T*>(address);
+#else
+  return &shared;
+#endif
+}
+
 MSCCLPP_DEVICE std::byte* dynamicShared() {
   extern __shared__ __align__(128) unsigned char mscclppDynamicShared[];
   return reinterpret_cast<std::byte*>(mscclppDynamicShared);

@@ -89,6 +89,13 @@ MSCCLPP_DEVICE T& blockShared() {
   return *static_cast<T*>(sim::blockShared(&key, sizeof(T), alignof(T)));
 }
 
+// Where block `rank` of this cluster has what blockShared() gives this block; to be read behind a barrier of the
+// cluster, and while that block runs.
+template <class T>
+MSCCLPP_DEVICE T* ofClusterBlock(T& shared, unsigned rank) {
+  return static_cast<T*>(sim::sharedOfCluster(&shared, rank));
+}
+
 MSCCLPP_DEVICE std::byte* dynamicShared() { return sim::dynamicShared(); }
 
 // Blocks until the kernel ahead in the stream has ended; no effect unless this kernel was launched with

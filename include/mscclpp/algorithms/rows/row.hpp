@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A reduced row of a matrix, in the registers of the threads that work on it: what the epilogue of AllReduceRows gets.
+//
+//   row.map(f)                  each value v becomes f(v)
+//   row.map(f, operands...)     or f(v, a, b...): an operand is a MatrixView, of which the element at the same place is
+//                               meant, a View, of which that of the same column, or what was fetched ahead
+//   row.sum(f), row.max(f)      over the whole row, of f(v); the same bits in all its threads
+//   row.store(matrix)           into the same row of a MatrixView, rounded to its type; of a SymmetricMatrix on each
+//                               rank that shall have the result
+//   row.quantise<Block>(q, s)   v / s into q, and the scale s of each Block columns (0: of the row), which is their
+//                               largest magnitude / the largest that q's type can say
+// f may take the column behind these. Values are of the accumulator's type, float for the small floats. All threads of
+// the row call sum, max and quantise, at the same place; each costs a barrier of them (quantise by blocks two).
+//
+// Operands that the caller names ahead are fetched while the contributions are on their way; one that is named first
+// here costs a load from memory behind them. What is read and stored at the same place may be the same memory.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "mscclpp/algorithms/core/concepts.hpp"
+#include "mscclpp/algorithms/rows/row_group.hpp"
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/device/number.hpp"
+#include "mscclpp/device/tiles/matrix_view.hpp"
+#include "mscclpp/device/vector.hpp"
+#include "mscclpp/device/view.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+// Types of quantised values, and the largest magnitude of each.
+template <class Q>
+inline constexpr float largestOf = 0;
+template <>
+inline constexpr float largestOf<Float8E4M3> = 448;
+template <>
+inline constexpr float largestOf<Float8E5M2> = 57344;
+template <>
+inline constexpr float largestOf<std::int8_t> = 127;
+
+// What quantise() stores for a value that has been divided by its scale.
+template <class Q>
+MSCCLPP_HOST_DEVICE constexpr Q quantised(float value) {
+  if constexpr (std::integral<Q>) {
+    auto const bound = value < -largestOf<Q> ? -largestOf<Q> : value > largestOf<Q> ? largestOf<Q> : value;
+    constexpr float whole = 12582912;  // 1.5 * 2^23: numbers near it have no digits behind the point
+    return static_cast<Q>((bound + whole) - whole);
+  } else {
+    return Q(value);
+  }
+}
+
+namespace impl {
+
+// How the payloads of transport `Tr` with elements of T lie in rows: N elements a slot.
+template <class Tr, class T>
+struct RowSlots {
+  static constexpr unsigned elements = Tr::words * 4 / sizeof(T);
+  static constexpr unsigned together = Tr::granule / sizeof(T);  // that are accessed at once
+  // Of the data in slots that belong together; of a line the last 8 bytes are its flag.
+  static constexpr unsigned groupBytes = Tr::slotsPerGroup * Tr::words * 4 - (Tr::slotsPerGroup == 1 ? 0 : 8);
+
+  MSCCLPP_DEVICE static std::uint32_t column(std::uint32_t slot) {
+    return Tr::dataOffset(slot) / static_cast<std::uint32_t>(sizeof(T));
+  }
+  MSCCLPP_DEVICE static std::uint32_t slotOf(std::uint32_t column) {
+    auto const byte = column * static_cast<std::uint32_t>(sizeof(T));
+    return byte / groupBytes * Tr::slotsPerGroup + byte % groupBytes / (Tr::words * 4);
+  }
+};
+
+// Elements of X where slots have N of them, accessed `Together` at a time: by payloads of up to 16 bytes where these
+// are whole words.
+template <class X, unsigned N, unsigned Together>
+struct RowAccess {
+  static constexpr unsigned granule = minimum<unsigned>(Together * sizeof(X), 16);
+  static constexpr bool inWords = granule >= 4 && granule >= sizeof(X);
+  static constexpr unsigned words = minimum<unsigned>(N * sizeof(X) / 4, 4);  // of a payload
+  static constexpr unsigned each = inWords ? words * 4 / sizeof(X) : 1;       // elements in it
+
+  MSCCLPP_DEVICE static Vector<X, N> read(View<X const> row, std::uint32_t column, unsigned count) {
+    Vector<X, N> values{};
+    if constexpr (inWords) {
+      PayloadReader<X, words, granule> const reader(row);
+      auto const window = reader.window(0);
+      MSCCLPP_UNROLL
+      for (unsigned first = 0; first < N; first += each) {
+        if (first >= count) break;
+        auto const part = unpack<X>(reader.read(window, (column + first) * elementBytes, bytesOf(count - first)));
+        MSCCLPP_UNROLL
+        for (unsigned k = 0; k < each; ++k) values[first + k] = part[k];
+      }
+    } else {
+      MSCCLPP_UNROLL
+      for (unsigned k = 0; k < N; ++k) {
+        if (k < count) values[k] = row.data[column + k];
+      }
+    }
+    return values;
+  }
+
+  MSCCLPP_DEVICE static void write(View<X> row, std::uint32_t column, Vector<X, N> const& values, unsigned count) {
+    if constexpr (inWords) {
+      PayloadWriter<X, words, granule> const writer(row);
+      auto const window = writer.window(0);
+      MSCCLPP_UNROLL
+      for (unsigned first = 0; first < N; first += each) {
+        if (first >= count) break;
+        Vector<X, each> part;
+        MSCCLPP_UNROLL
+        for (unsigned k = 0; k < each; ++k) part[k] = values[first + k];
+        writer.write(window, (column + first) * elementBytes, pack(part), bytesOf(count - first));
+      }
+    } else {
+      MSCCLPP_UNROLL
+      for (unsigned k = 0; k < N; ++k) {
+        if (k < count) row.data[column + k] = values[k];
+      }
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t elementBytes = sizeof(X);
+  // Of what is left, those in one payload; whole granules, behind which a ragged row's end lies.
+  MSCCLPP_DEVICE static std::uint32_t bytesOf(unsigned left) {
+    auto const bytes = minimum<unsigned>(left, each) * elementBytes;
+    return (bytes + granule - 1) / granule * granule;
+  }
+};
+
+// Payloads lie across blocks of columns that are quantised together: each tells the largest magnitude of the block that
+// it begins in, and of the next.
+struct SlotMaxima {
+  float of[2];
+};
+// Of the slots of a row that are with a block of threads.
+struct BlockMaxima {
+  static constexpr unsigned most = 2048;
+  SlotMaxima slots[most];
+};
+
+template <class T>
+inline constexpr bool isMatrix = false;
+template <class T>
+inline constexpr bool isMatrix<MatrixView<T>> = true;
+template <class T>
+inline constexpr bool isColumns = false;
+template <class T>
+inline constexpr bool isColumns<View<T>> = true;
+
+}  // namespace impl
+
+// What an epilogue may name beside the row: a matrix with such rows, or one vector for all rows.
+template <class O>
+concept RowOperand = impl::isMatrix<O> || impl::isColumns<O>;
+
+// An operand's elements at a thread's places of a row.
+template <class X, unsigned N, unsigned U>
+struct FetchedOperand {
+  Vector<X, N> values[U];
+};
+
+// `G`: of a RowGroup. `U`: slots of a thread.
+template <class Tr, class T, class Acc, unsigned U, RowThreads G>
+class Row {
+  using Slots = impl::RowSlots<Tr, T>;
+  static constexpr unsigned N = Slots::elements;
+  template <class X>
+  using Access = impl::RowAccess<X, N, Slots::together>;
+
+ public:
+  using Values = Vector<Acc, N>;
+
+  // This thread has every size()th slot from its rank on. Stores into symmetric memory go to `targets` ranks: this one,
+  // or this one and those behind it.
+  MSCCLPP_DEVICE Row(DeviceTeam const& team, G& threads, std::size_t index, std::size_t columns, int targets)
+      : team_(team),
+        threads_(threads),
+        index_(index),
+        columns_(static_cast<std::uint32_t>(columns)),
+        targets_(targets) {
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < U; ++i) {
+      auto const slot = threads.rank() + i * threads.size();
+      column_[i] = Slots::column(slot);
+      count_[i] = column_[i] < columns_
+                      ? minimum<unsigned>(columns_ - column_[i], Tr::dataBytes(slot) / static_cast<unsigned>(sizeof(T)))
+                      : 0;
+    }
+  }
+
+  MSCCLPP_DEVICE std::size_t index() const { return index_; }
+  MSCCLPP_DEVICE std::size_t columns() const { return columns_; }
+  // What this thread holds: of its slot i, below `slots`, the first count(i) values, of the columns from column(i) on.
+  static constexpr unsigned slots = U;
+  MSCCLPP_DEVICE Values& values(unsigned i) { return values_[i]; }
+  MSCCLPP_DEVICE unsigned count(unsigned i) const { return count_[i]; }
+  MSCCLPP_DEVICE std::uint32_t column(unsigned i) const { return column_[i]; }
+
+  // The elements of an operand, for later calls of map().
+  template <RowOperand O>
+  MSCCLPP_DEVICE auto fetch(O const& operand) const {
+    checkOperand(operand);
+    FetchedOperand<typename O::Element, N, U> fetched{};
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < U; ++i) {
+      if (count_[i] != 0) fetched.values[i] = elementsOf(operand, i);
+    }
+    return fetched;
+  }
+
+  template <class F, class... Operands>
+  MSCCLPP_DEVICE void map(F const& f, Operands const&... operands) {
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < U; ++i) {
+      if (count_[i] != 0) mapSlot(i, f, valuesOf(operands, i)...);
+    }
+  }
+
+  MSCCLPP_DEVICE Acc sum() {
+    return sum([](Acc v) { return v; });
+  }
+  template <class F>
+  MSCCLPP_DEVICE Acc sum(F const& f) {
+    return over(Acc{}, f, [](Acc a, Acc b) { return static_cast<Acc>(a + b); });
+  }
+  // Of a row whose f(v) are none below 0.
+  template <class F>
+  MSCCLPP_DEVICE Acc max(F const& f) {
+    return over(Acc{}, f, larger);
+  }
+
+  template <class X>
+  MSCCLPP_DEVICE void store(MatrixView<X> const& out) const {
+    requireColumns(out.rows, out.columns);
+    auto const row = out.row(index_);
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < U; ++i) {
+      if (count_[i] != 0) Access<X>::write(row, column_[i], convert<X>(values_[i]), count_[i]);
+    }
+  }
+  template <class X>
+  MSCCLPP_DEVICE void store(SymmetricMatrix<X> const& out) const {
+    forEachTarget(out, [&](MatrixView<X> const& there) { store(there); });
+  }
+
+  template <unsigned Block = 0, class Q, class S>
+  MSCCLPP_DEVICE void quantise(Q const& out, S const& scales) {
+    using Element = typename Q::Element;
+    constexpr float largest = largestOf<Element>;
+    static_assert(largest != 0, "quantise: into Float8E4M3, Float8E5M2 or int8");
+    static_assert(std::same_as<typename S::Element, float>, "quantise: scales are float");
+    static_assert(Block == 0 || Block >= N, "quantise: a block is no shorter than a payload of the transport");
+    if constexpr (Block == 0) {
+      auto const most = max([](Acc v) { return v < 0 ? -v : v; });
+      auto const factor = factorOf(most, largest);
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < U; ++i) {
+        if (count_[i] != 0) storeSlot(out, i, [=](std::uint32_t) { return factor; });
+      }
+      if (threads_.rank() == 0) storeScale(scales, 0, 1, most / largest);
+    } else {
+      quantiseBlocks<Block>(out, scales);
+    }
+  }
+
+ private:
+  MSCCLPP_DEVICE static Acc larger(Acc a, Acc b) { return a < b || b != b ? b : a; }
+  MSCCLPP_DEVICE static float factorOf(float most, float largest) { return most == 0 ? 0 : largest / most; }
+
+  MSCCLPP_DEVICE void requireColumns(std::size_t rows, std::size_t columns) const {
+    requireAlone(columns == columns_, team_.watch, -1, std::uint64_t(layout::Misuse::countMismatch), columns_, columns);
+    requireAlone(rows > index_, team_.watch, -1, std::uint64_t(layout::Misuse::countMismatch), index_ + 1, rows);
+  }
+
+  template <class X>
+  MSCCLPP_DEVICE Vector<std::remove_const_t<X>, N> elementsOf(MatrixView<X> const& operand, unsigned i) const {
+    return Access<std::remove_const_t<X>>::read(asConst(operand.row(index_)), column_[i], count_[i]);
+  }
+  template <class X>
+  MSCCLPP_DEVICE Vector<std::remove_const_t<X>, N> elementsOf(View<X> const& operand, unsigned i) const {
+    return Access<std::remove_const_t<X>>::read(asConst(operand), column_[i], count_[i]);
+  }
+  template <class X>
+  MSCCLPP_DEVICE static View<X const> asConst(View<X> const& view) {
+    return {view.data, view.count};
+  }
+  template <class X>
+  MSCCLPP_DEVICE void checkOperand(MatrixView<X> const& operand) const {
+    requireColumns(operand.rows, operand.columns);
+  }
+  template <class X>
+  MSCCLPP_DEVICE void checkOperand(View<X> const& operand) const {
+    requireColumns(index_ + 1, operand.count);
+  }
+
+  template <RowOperand O>
+  MSCCLPP_DEVICE auto valuesOf(O const& operand, unsigned i) const {
+    checkOperand(operand);
+    return convert<DefaultAccumulator<typename O::Element>>(elementsOf(operand, i));
+  }
+  template <class X>
+  MSCCLPP_DEVICE auto valuesOf(FetchedOperand<X, N, U> const& operand, unsigned i) const {
+    return convert<DefaultAccumulator<X>>(operand.values[i]);
+  }
+
+  template <class F, class... Others>
+  MSCCLPP_DEVICE void mapSlot(unsigned i, F const& f, Others const&... others) {
+    auto const first = column_[i];
+    MSCCLPP_UNROLL
+    for (unsigned k = 0; k < N; ++k) {
+      if constexpr (std::invocable<F const&, Acc, decltype(others[0])..., std::uint32_t>) {
+        values_[i][k] = static_cast<Acc>(f(values_[i][k], others[k]..., first + k));
+      } else {
+        static_assert(std::invocable<F const&, Acc, decltype(others[0])...>,
+                      "map: the callable takes the value, an element of each operand and, if it likes, the column");
+        values_[i][k] = static_cast<Acc>(f(values_[i][k], others[k]...));
+      }
+    }
+  }
+
+  template <class F, class Op>
+  MSCCLPP_DEVICE Acc over(Acc total, F const& f, Op const& op) {
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < U; ++i) {
+      auto const here = count_[i];
+      MSCCLPP_UNROLL
+      for (unsigned k = 0; k < N; ++k) {
+        if (k >= here) continue;
+        if constexpr (std::invocable<F const&, Acc, std::uint32_t>) {
+          total = op(total, static_cast<Acc>(f(values_[i][k], column_[i] + k)));
+        } else {
+          total = op(total, static_cast<Acc>(f(values_[i][k])));
+        }
+      }
+    }
+    return threads_.reduce(total, op);
+  }
+
+  // The own memory last: the others' is further away.
+  template <class X, class F>
+  MSCCLPP_DEVICE void forEachTarget(SymmetricMatrix<X> const& out, F const& f) const {
+    for (int distance = 1; distance < targets_; ++distance) f(out.of(team_.peerAt(distance, team_.size)));
+    f(out.own());
+  }
+  template <class X, class F>
+  MSCCLPP_DEVICE void forEachTarget(MatrixView<X> const& out, F const& f) const {
+    f(out);
+  }
+
+  // factor(column): by what a value is multiplied.
+  template <class Q, class F>
+  MSCCLPP_DEVICE void storeSlot(Q const& out, unsigned i, F const& factor) const {
+    using Element = typename Q::Element;
+    Vector<Element, N> narrow{};
+    MSCCLPP_UNROLL
+    for (unsigned k = 0; k < N; ++k) {
+      if (k < count_[i]) narrow[k] = quantised<Element>(values_[i][k] * factor(column_[i] + k));
+    }
+    forEachTarget(out, [&](MatrixView<Element> const& there) {
+      requireColumns(there.rows, there.columns);
+      Access<Element>::write(there.row(index_), column_[i], narrow, count_[i]);
+    });
+  }
+  template <class S>
+  MSCCLPP_DEVICE void storeScale(S const& scales, std::uint32_t block, std::uint32_t blocks, float scale) const {
+    forEachTarget(scales, [&](MatrixView<float> const& there) {
+      requireAlone(there.columns == blocks && there.rows > index_, team_.watch, -1,
+                   std::uint64_t(layout::Misuse::countMismatch), blocks, there.columns);
+      *there.at(index_, block) = scale;
+    });
+  }
+
+  template <unsigned Block, class Q, class S>
+  MSCCLPP_DEVICE void quantiseBlocks(Q const& out, S const& scales) {
+    constexpr float largest = largestOf<typename Q::Element>;
+    using impl::BlockMaxima;
+    using impl::SlotMaxima;
+    auto& shared = arch::blockShared<BlockMaxima, BlockMaxima>();
+    auto const inBlock = minimum<std::size_t>(columns_, Slots::column(arch::blockThreads() * U));
+    require(Slots::slotOf(static_cast<std::uint32_t>(inBlock) - 1) < BlockMaxima::most, team_.watch, -1,
+            std::uint64_t(layout::Misuse::rowColumns), Slots::column(BlockMaxima::most), columns_);
+    auto const blocks = static_cast<std::uint32_t>((columns_ + Block - 1) / Block);
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < U; ++i) {
+      SlotMaxima maxima{};
+      auto const first = column_[i] / Block;
+      MSCCLPP_UNROLL
+      for (unsigned k = 0; k < N; ++k) {
+        if (k >= count_[i]) continue;
+        auto const magnitude = static_cast<float>(values_[i][k] < 0 ? -values_[i][k] : values_[i][k]);
+        bool const next = (column_[i] + k) / Block != first;
+        maxima.of[0] = next ? maxima.of[0] : larger(maxima.of[0], magnitude);
+        maxima.of[1] = next ? larger(maxima.of[1], magnitude) : maxima.of[1];
+      }
+      if (count_[i] != 0) shared.slots[i * arch::blockThreads() + arch::threadIndex()] = maxima;
+    }
+    threads_.sync();
+    auto const mostOf = [&](std::uint32_t block) {
+      auto const end = minimum<std::uint32_t>((block + 1) * Block, columns_);
+      float most = 0;
+      for (auto s = Slots::slotOf(block * Block); s <= Slots::slotOf(end - 1); ++s) {
+        most = larger(most, maximaOf(shared, s).of[Slots::column(s) / Block == block ? 0 : 1]);
+      }
+      return most;
+    };
+    float factors[U][2] = {};
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < U; ++i) {
+      if (count_[i] == 0) continue;
+      auto const first = column_[i] / Block;
+      factors[i][0] = factorOf(mostOf(first), largest);
+      auto const last = (column_[i] + count_[i] - 1) / Block;
+      factors[i][1] = last == first ? 0 : factorOf(mostOf(last), largest);
+    }
+    for (auto block = threads_.rank(); block < blocks; block += threads_.size()) {
+      storeScale(scales, block, blocks, mostOf(block) / largest);
+    }
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < U; ++i) {
+      if (count_[i] == 0) continue;
+      storeSlot(out, i, [&](std::uint32_t at) { return factors[i][at / Block == column_[i] / Block ? 0 : 1]; });
+    }
+    threads_.sync();  // all have read the maxima
+  }
+  MSCCLPP_DEVICE impl::SlotMaxima const& maximaOf(impl::BlockMaxima& shared, std::uint32_t slot) const {
+    auto const rank = slot % threads_.size();
+    auto const first = arch::threadIndex() - (threads_.rank() - threads_.blockRank());  // of the row in its block
+    auto const thread = first + rank % arch::blockThreads();
+    return threads_.sharedOf(shared, rank)->slots[slot / threads_.size() * arch::blockThreads() + thread];
+  }
+
+  DeviceTeam const& team_;
+  G& threads_;
+  std::size_t index_;
+  std::uint32_t columns_;
+  int targets_;
+  std::uint32_t column_[U];  // of each slot
+  unsigned count_[U];        // elements of it that are in the row
+  Values values_[U];
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp
