@@ -21,6 +21,7 @@
 #include "mscclpp/device/packet_channel.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
+#include "mscclpp/device/tiles/reduce_into.hpp"
 #include "mscclpp/device/tiles/slots.hpp"
 #include "mscclpp/device/tiles/tile_flags.hpp"
 #include "mscclpp/device/tiles/tile_order.hpp"

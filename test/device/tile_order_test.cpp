@@ -68,7 +68,7 @@ static_assert(isRight({.rows = 5, .columns = 7, .tileRows = 4, .tileColumns = 8,
 static_assert(isRight({.rows = 1, .columns = 1, .tileRows = 128, .tileColumns = 256, .ranks = 8}));
 static_assert(isRight({.rows = 0, .columns = 5, .tileRows = 2, .tileColumns = 2, .ranks = 3}));
 static_assert(isRight({.rows = 5, .columns = 0, .tileRows = 2, .tileColumns = 2, .ranks = 3}));
-static_assert(isRight({.rows = 4096, .columns = 3000, .tileRows = 128, .tileColumns = 1024, .ranks = 7}));
+static_assert(isRight({.rows = 4096, .columns = 3000, .tileRows = 256, .tileColumns = 1600, .ranks = 7}));
 
 constexpr TileGrid grid{.rows = 12, .columns = 6, .tileRows = 2, .tileColumns = 3, .ranks = 3};
 

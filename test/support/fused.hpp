@@ -356,6 +356,17 @@ struct AddToResidual {
 
 // ---- host -----------------------------------------------------------------------------------------------------------
 
+struct AskForBulkCopies {
+  MSCCLPP_DEVICE void operator()(int* has) const { *has = hasBulkCopies() ? 1 : 0; }
+};
+
+inline bool canBulkCopy(Rank const& rank) {
+  GpuBuffer<int> const has(rank.device, 1);
+  launch(rank.stream, {.blocks = 1, .threads = 1}, AskForBulkCopies{}, has.data());
+  rank.synchronize();
+  return copyToHost(has)[0] != 0;
+}
+
 struct FusedCase {
   FusedShape shape;
   unsigned rounds = 2;

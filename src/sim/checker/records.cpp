@@ -79,12 +79,12 @@ AccessRecord Checker::describe(Slot const& access, std::size_t bytes, std::uintp
                                                           : "read";
   if ((traits & trait::freed) != 0) {
     record.what = verb;
+  } else if ((traits & trait::bulk) != 0) {
+    record.what = fmt::format("bulk copy's {} of {} bytes", (traits & trait::strong) != 0 ? "addition" : verb, bytes);
   } else if ((traits & trait::strong) != 0) {
     record.what =
         fmt::format("{} {} of {} bytes with scope {}", (traits & trait::multicast) != 0 ? "multicast" : "ordered", verb,
                     bytes, nameOf(trait::scopeOf(traits)));
-  } else if ((traits & trait::bulk) != 0) {
-    record.what = fmt::format("bulk copy's {} of {} bytes", verb, bytes);
   } else {
     record.what = fmt::format("plain {} of {} byte{}", verb, bytes, bytes == 1 ? "" : "s");
   }

@@ -12,6 +12,9 @@
 namespace mscclpp::sim {
 
 void bulkStore(void* dst, void const* src, std::size_t bytes);
+// A store after which each unit of 4 or 8 bytes is combine(what was there, the one of the source).
+void bulkReduce(void* dst, void const* src, std::size_t bytes, unsigned unit,
+                std::uint64_t (*combine)(std::uint64_t found, std::uint64_t operand));
 void bulkCommit();
 // For all groups of this thread but the newest.
 void bulkWait(unsigned newest);

@@ -23,6 +23,9 @@ std::uint64_t exchangeWord(void* address, unsigned bytes, std::uint64_t value, O
 std::uint64_t compareExchangeWord(void* address, unsigned bytes, std::uint64_t expected, std::uint64_t desired,
                                   Order order, Scope scope);
 void fenceStep(Order order, Scope scope);
+// Relaxed. Each unit of 4 or 8 bytes is a step, and becomes combine(what is there, the one of `values`).
+void combineWords(void* address, void const* values, unsigned bytes, unsigned unit, Scope scope,
+                  std::uint64_t (*combine)(std::uint64_t found, std::uint64_t operand));
 
 // Relaxed, system scope. Each 8-byte half is one step; which half goes first is the scheduler's choice.
 Words4 loadWords4(Words4 const* address);
