@@ -28,7 +28,7 @@ inline namespace MSCCLPP_BACKEND {
 using layout::WaitFor;
 
 // Later kernels of all ranks refuse, see layout/round_counter.hpp.
-MSCCLPP_COLD_DEVICE void leadAstray(layout::Watch* watch) {
+MSCCLPP_DEVICE void markAstray(layout::Watch* watch) {
   auto const used = load<Order::relaxed, Scope::system>(&watch->countersUsed);
   for (std::uint32_t i = 0; i < used; ++i) {
     auto const& counters = watch->counters[i];
@@ -40,27 +40,32 @@ MSCCLPP_COLD_DEVICE void leadAstray(layout::Watch* watch) {
     }
   }
 }
+MSCCLPP_COLD_DEVICE void leadAstray(layout::Watch* watch) { markAstray(watch); }
+
+// Of giveUp(), for what cannot leave its kernel. True where the report is kept: whoever wrote it marks all astray.
+MSCCLPP_DEVICE bool writeReport(layout::Watch* watch, WaitFor const& what, std::uint64_t seen, std::uint64_t waitedNs) {
+  if (watch == nullptr) arch::trap("a kernel refused its launch and has no watch to say why");
+  // Only this device counts here, and many hosts have no atomics with devices.
+  auto const index = fetchAdd<Order::relaxed, Scope::device>(&watch->reportCount, 1u);
+  if (index >= layout::maxWaitReports) return false;
+  auto& report = watch->reports[index];
+  report.kind = what.kind;
+  report.rank = watch->rank;
+  report.peer = what.peer;
+  report.block = arch::blockIndex();
+  report.thread = arch::threadIndex();
+  report.channel = what.channel;
+  report.expected = what.expected;
+  report.seen = seen;
+  report.waitedNs = waitedNs;
+  store<Order::release, Scope::system>(&report.complete, 1u);
+  return true;
+}
 
 // Writes the report and leaves the kernel, though the compiler must not know that it does (base/config.hpp): the
 // thread's neighbours go on, maybe in the very loop that it gave up in.
 MSCCLPP_COLD_DEVICE void giveUp(layout::Watch* watch, WaitFor what, std::uint64_t seen, std::uint64_t waitedNs) {
-  if (watch == nullptr) arch::trap("a kernel refused its launch and has no watch to say why");
-  // Only this device counts here, and many hosts have no atomics with devices.
-  auto const index = fetchAdd<Order::relaxed, Scope::device>(&watch->reportCount, 1u);
-  if (index < layout::maxWaitReports) {
-    auto& report = watch->reports[index];
-    report.kind = what.kind;
-    report.rank = watch->rank;
-    report.peer = what.peer;
-    report.block = arch::blockIndex();
-    report.thread = arch::threadIndex();
-    report.channel = what.channel;
-    report.expected = what.expected;
-    report.seen = seen;
-    report.waitedNs = waitedNs;
-    store<Order::release, Scope::system>(&report.complete, 1u);
-    leadAstray(watch);
-  }
+  if (writeReport(watch, what, seen, waitedNs)) leadAstray(watch);
   store<Order::relaxed, Scope::system>(&watch->abort, 1u);
   arch::exitKernel();
 }
