@@ -21,8 +21,16 @@ static_assert(*wide.at(2, 1) == 9 && wide.row(1).data == numbers + 4 && wide.row
 constexpr auto part = MatrixView<float const>{numbers, 3, 4}.part(1, 2, 2, 2);
 static_assert(*part.at(0, 0) == 6 && *part.at(1, 1) == 11 && part.rows == 2 && part.columns == 2 && part.stride == 4);
 
-// Of an element: (sum over ranks) * 2 + row * 100 + column.
-template <class T, class Out>
+// Tells who came first, and how many there were.
+struct Halving {
+  MSCCLPP_HOST_DEVICE constexpr float operator()(float a, float b) const { return a * 0.5f + b; }
+  MSCCLPP_HOST_DEVICE constexpr float finish(float total, int count) const {
+    return total + static_cast<float>(count) * 1024;
+  }
+};
+
+// Of an element: (what Op makes of the parts) * 2 + row * 100 + column.
+template <class Op, class T, class Out>
 struct FoldKernel {
   MSCCLPP_DEVICE void operator()(T const* parts, Out* out, std::size_t stride, TileGrid const& grid,
                                  std::uint64_t offset, layout::WindowHandle const& window, layout::Watch* watch) const {
@@ -40,13 +48,14 @@ struct FoldKernel {
     block.sync();
     MatrixView const result{out, grid.rowsOf(window.rank), grid.columns, stride};
     for (auto const& tile : tilesOf<OwnOnly<>>(grid, window.rank, block)) {
-      foldSlots<Sum>(block, slots, tile, result.part(tile.shardRow, tile.column, tile.rows, tile.columns),
-                     [](auto values, TilePlace const& at) {
-                       for (unsigned k = 0; k < at.count; ++k) {
-                         values[k] = values[k] * 2 + static_cast<float>(at.row * 100 + at.column + k);
-                       }
-                       return values;
-                     });
+      foldSlots<Op>(block, slots, tile, result.part(tile.shardRow, tile.column, tile.rows, tile.columns),
+                    [](auto values, TilePlace const& at) {
+                      if (at.count > values.size) arch::trap("more values than there are");
+                      for (unsigned k = 0; k < at.count; ++k) {
+                        values[k] = values[k] * 2 + static_cast<float>(at.row * 100 + at.column + k);
+                      }
+                      return values;
+                    });
     }
   }
 };
@@ -66,7 +75,7 @@ struct MarkKernel {
   }
 };
 
-template <class T, class Out>
+template <class T, class Out, class Op = Sum>
 void checkFold(Rank const& rank, TileGrid const& grid, std::size_t skew, std::size_t gap) {
   auto const slot = std::size_t{grid.shardRows()} * grid.columns;
   auto const ranks = static_cast<std::size_t>(grid.ranks);
@@ -77,7 +86,7 @@ void checkFold(Rank const& rank, TileGrid const& grid, std::size_t skew, std::si
   auto const stride = grid.columns + gap;
   GpuBuffer<Out> out(rank.device, stride * grid.shardRows() + skew);
   out.fill(0);
-  launch(rank.stream, {.blocks = 1, .threads = 64}, FoldKernel<T, Out>{}, static_cast<T const*>(given.data()),
+  launch(rank.stream, {.blocks = 1, .threads = 64}, FoldKernel<Op, T, Out>{}, static_cast<T const*>(given.data()),
          out.data() + skew, stride, grid, std::uint64_t{skew * sizeof(T)}, window.deviceHandle(),
          rank.communicator.watch());
   rank.synchronize();
@@ -86,7 +95,7 @@ void checkFold(Rank const& rank, TileGrid const& grid, std::size_t skew, std::si
     auto const first = parts.begin() + static_cast<std::ptrdiff_t>(s * slot);
     sources.emplace_back(first, first + static_cast<std::ptrdiff_t>(slot));
   }
-  auto const sums = reduceInRankOrder<float, Sum>(sources);
+  auto const sums = reduceInRankOrder<float, Op>(sources);
   std::vector<Out> expected(out.size(), Out{});
   for (std::size_t row = 0; row < grid.rowsOf(rank.rank); ++row) {
     for (std::size_t column = 0; column < grid.columns; ++column) {
@@ -121,6 +130,7 @@ TEST_CASE("slots are added up in rank order, by any accesses") {
         checkFold<float, bf16>(rank, grid, skew, 8);
         checkFold<Float8E4M3, float>(rank, grid, skew, 0);
         checkFold<float, Float8E5M2>(rank, grid, skew, 0);
+        checkFold<float, float, Halving>(rank, grid, skew, 0);
       });
     }
   }
@@ -163,7 +173,7 @@ TEST_CASE("matrices and slots past the end of their window are refused") {
     GpuBuffer<float> const memory(rank.device, 16), out(rank.device, 24);
     MemoryWindow const window(rank.communicator, memory.data(), memory.bytes());
     TileGrid const grid{.rows = 3, .columns = 8, .tileRows = 2, .tileColumns = 8, .ranks = 1};
-    launch(rank.stream, {.blocks = 1, .threads = 1}, FoldKernel<float, float>{},
+    launch(rank.stream, {.blocks = 1, .threads = 1}, FoldKernel<Sum, float, float>{},
            static_cast<float const*>(memory.data()), out.data(), std::size_t{8}, grid, std::uint64_t{0},
            window.deviceHandle(), rank.communicator.watch());
     CHECK(refusal(rank).find("a view up to byte 96 of a symmetric window of 64") != std::string::npos);

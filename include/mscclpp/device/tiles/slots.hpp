@@ -137,8 +137,7 @@ MSCCLPP_DEVICE void foldSlots(G const& group, Slots<T> const& slots, TileAt cons
   auto const partOf = [&](int source) {
     return slots.of(slots.rank(), source).part(tile.shardRow, tile.column, tile.rows, tile.columns);
   };
-  // All slots lie alike if a slot is whole payloads.
-  bool const wholeIn = impl::isWhole(partOf(0), 16) && impl::isWhole(partOf(ranks > 1 ? 1 : 0), 16);
+  bool const wholeIn = impl::isWhole(partOf(0), 16);  // all slots lie alike where rows are whole payloads
   bool const wholeOut = impl::isWhole(out, minimum<unsigned>(n * sizeof(Out), 16));
   auto const perRow = ceilDiv(tile.columns, n);
   for (unsigned i = group.rank(); i < perRow * tile.rows; i += group.size()) {

@@ -84,7 +84,7 @@ class TileRound {
     number_ = read.rounds + 1;
     if (blocks.blockRank() != 0) return;
     for (int peer = static_cast<int>(group.rank()); peer < flags.size; peer += static_cast<int>(group.size())) {
-      if (peer != flags.rank) store<Order::release, Scope::system>(flags.begun(peer, flags.rank), number_);
+      store<Order::release, Scope::system>(flags.begun(peer, flags.rank), number_);
     }
   }
 

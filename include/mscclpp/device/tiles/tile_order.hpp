@@ -34,7 +34,7 @@ struct TileAt {
   std::uint32_t shardRow;       // the row among the owner's
   std::uint32_t rows, columns;  // fewer than others at ragged ends
 
-  MSCCLPP_HOST_DEVICE constexpr bool empty() const { return rows == 0 || columns == 0; }
+  MSCCLPP_HOST_DEVICE constexpr bool empty() const { return rows == 0; }
   friend constexpr bool operator==(TileAt const&, TileAt const&) = default;
 };
 
@@ -62,17 +62,16 @@ struct TileGrid {
   MSCCLPP_HOST_DEVICE constexpr std::uint32_t count() const { return perShard() * static_cast<std::uint32_t>(ranks); }
 
   MSCCLPP_HOST_DEVICE constexpr TileAt at(int owner, std::uint32_t downAt, std::uint32_t acrossAt) const {
-    auto const shardRow = downAt * tileRows;
+    auto const shardRow = minimum(downAt * tileRows, rowsOf(owner));
     auto const column = acrossAt * tileColumns;
-    auto const shard = rowsOf(owner);
     return {.number = static_cast<std::uint32_t>(owner) * perShard() + downAt * across() + acrossAt,
             .owner = owner,
             .down = downAt,
             .across = acrossAt,
-            .row = firstRow(owner) + minimum(shardRow, shard),
+            .row = firstRow(owner) + shardRow,
             .column = column,
-            .shardRow = minimum(shardRow, shard),
-            .rows = shardRow < shard ? minimum(tileRows, shard - shardRow) : 0,
+            .shardRow = shardRow,
+            .rows = minimum(tileRows, rowsOf(owner) - shardRow),
             .columns = minimum(tileColumns, columns - column)};
   }
 };
