@@ -35,6 +35,7 @@ TEST_CASE_TEMPLATE("a row by a block, by some warps, by one", Tr, PacketTranspor
 TEST_CASE_TEMPLATE("a row by the blocks of a cluster", Tr, PacketTransport<LL16, 1>, PacketTransport<LL128, 1>,
                    MemoryTransport<1>) {
   bothSchedules<Tr, ClusterPerRow>(4100);
+  bothSchedules<Tr, ClusterPerRow>(1152);  // the last block of a cluster has none of it
 }
 
 TEST_CASE_TEMPLATE("rows of other types", T, float, Half, Float8E4M3) {
@@ -66,7 +67,7 @@ struct Attempt {
 template <class G>
 struct StoreKernel {
   MSCCLPP_DEVICE void operator()(float const* x, float* y, Attempt const& attempt, DeviceTeam const& team) const {
-    AllReduceRows<RowOneShot, PacketTransport<LL16>, Sum, 0, G>{team}(
+    AllReduceRows<RowOneShot, PacketTransport<LL16, 2>, Sum, 0, G>{team}(
         thisGrid(), MatrixView{x, attempt.rows, attempt.columns}, [&](auto& row) {
           row.store(MatrixView{y, attempt.rows, attempt.outColumns});
         });
@@ -102,12 +103,15 @@ TEST_CASE("a launch that cannot work is refused with its numbers") {
   CHECK(refusal({}).empty());
   CHECK(refusal({.rows = 0}).empty());
   CHECK(refusal({.columns = 0, .outColumns = 0}).empty());
-  checkRefusal(refusal({.columns = 65, .outColumns = 65}), "a row of 65 elements: the threads that work on it hold 64");
+  checkRefusal(refusal({.columns = 129, .outColumns = 129}),
+               "a row of 129 elements: the threads that work on it hold 128");
   checkRefusal(refusal({.threads = 48}), "blocks of 48 threads: at least 64 are needed");
   checkRefusal(refusal<WarpsPerRow<2>>({.threads = 96}), "blocks of 96 threads: at least 128 are needed");
   checkRefusal(refusal<WarpsPerRow<2>>({.threads = 1024}),
                "blocks of 1024 threads with several warps a row: at most 960 can be");
   checkRefusal(refusal({.packetBytes = 128}), "a workspace region of 128 bytes: at least 512 are needed");
+  checkRefusal(refusal({.columns = 66, .outColumns = 66, .packetBytes = 512}),
+               "a workspace region of 512 bytes: at least 1024 are needed");
   checkRefusal(refusal({.outColumns = 60}), "an output of 60 elements for an input of 64");
 }
 

@@ -103,6 +103,10 @@ std::string refused(layout::WaitReport const& report) {
                          report.expected - 1);
     case Misuse::tile:
       return fmt::format("tile {}: the tile flags have tiles 0 to {}", report.seen, report.expected - 1);
+    case Misuse::strewnParts:
+      return fmt::format(
+          "a permutation of tensors with {} and {} elements before the ranks' dimension: one must divide the other",
+          report.expected, report.seen);
     case Misuse::planBytes:
       return fmt::format("a message of {} bytes: the program's context was made for at most {}", report.seen,
                          report.expected);

@@ -5,11 +5,13 @@
 //   AllToAll<OneExchange, PacketTransport<LL16>>{team}(thisGrid(), View{x, n * ranks}, View{y, n * ranks});
 //   AllToAll<PushSchedule, PeerMemory<>>{team}(thisGrid(), View{x, n * ranks}, SymmetricView<T>(...));
 //   AllToAll<OneExchange, Tr>{team}(thisGrid(), x, inParts, y, outParts);
+//   AllToAll<PushSchedule, PeerMemory<>>{team}(thisGrid(), Permuted{Strided{...}, Strided{...}}, ...);
 //
 // Called by all threads of the given blocks, on every rank, with the same blocks and type. Any count and alignment.
 // With OneExchange `in` and `out` may be the same buffer where all parts have one size; otherwise they do not overlap.
 // Parts of different counts are told by VariableParts on each side: `largest` of the parts of any pair, the same on all
-// ranks, or agreeOnLargest() first. What is written on return: as for AllGather.
+// ranks, or agreeOnLargest() first. Parts that lie strewn, as sequences and heads of attention do, are told by Strided
+// (algorithms/core/strided.hpp); several such tensors go in one exchange. What is written on return: as for AllGather.
 #pragma once
 
 #include <type_traits>
@@ -17,9 +19,11 @@
 #include "mscclpp/algorithms/collective/agree.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
 #include "mscclpp/algorithms/core/requirements.hpp"
+#include "mscclpp/algorithms/core/strided.hpp"
 #include "mscclpp/algorithms/schedule/one_exchange.hpp"
 #include "mscclpp/algorithms/schedule/plans.hpp"
 #include "mscclpp/algorithms/schedule/push.hpp"
+#include "mscclpp/algorithms/schedule/push_strided.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
 
 namespace mscclpp {
@@ -61,7 +65,33 @@ class AllToAll : public Composed<Collective::allToAll, Schedule, Tr> {
     Schedule::template run<Tr, Ranks>(team_, blocks, Plan{sourceOf<T>(in), out, parts, parts.offset(team_.rank)});
   }
 
+  // Tensors in one exchange; in and out do not overlap.
+  template <BlockSet B, class... In, class... T>
+  requires(sizeof...(T) != 0 && DirectTransport<Tr> && !impl::isBulkMemory<Tr>) MSCCLPP_DEVICE void operator()(
+      B const& blocks, Permuted<In, T> const&... tensors) const {
+    (check(tensors), ...);
+    DirectRound const round(team_, blocks);
+    (StridedPush::run<Tr::unroll, Ranks>(team_, blocks, tensors), ...);
+    round.finish();
+  }
+
  private:
+  template <class In, class T>
+  MSCCLPP_DEVICE void check(Permuted<In, T> const& tensor) const {
+    auto const& in = tensor.in;
+    auto const& out = tensor.out;
+    check(in.view, out.view.at(team_.rank));
+    out.view.check(team_.watch, team_.size);
+    auto const ranks = static_cast<std::size_t>(team_.size);
+    requireSameCount(team_, in.view.count, in.before * in.behind * ranks);
+    requireSameCount(team_, in.view.count, out.view.count());
+    requireSameCount(team_, in.view.count, out.before * out.behind * ranks);
+    auto const larger = in.before > out.before ? in.before : out.before;
+    auto const smaller = in.before > out.before ? out.before : in.before;
+    require(in.view.count == 0 || larger % smaller == 0, team_.watch, -1, std::uint64_t(layout::Misuse::strewnParts),
+            larger, smaller);
+  }
+
   template <ElementSource S>
   struct Pushed {
     using Element = typename S::Element;
