@@ -19,7 +19,9 @@ struct StridedShape {
   int ranks;
   std::size_t batch, tokens, heads, width;  // heads and tokens of one rank
   std::size_t offset = 0;                   // elements by which buffers begin off from their allocation
-  std::size_t elements() const { return batch * tokens * heads * width * static_cast<std::size_t>(ranks); }
+  MSCCLPP_HOST_DEVICE std::size_t elements() const {
+    return batch * tokens * heads * width * static_cast<std::size_t>(ranks);
+  }
 };
 
 // Of the tensor [batch][all tokens][all heads][width].

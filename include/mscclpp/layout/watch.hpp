@@ -71,7 +71,7 @@ enum class Misuse : std::uint64_t {
   tileBlocks = 28,     // tile flags serve `expected` blocks, the launch has `seen`
   tileRank = 29,       // `seen` is no rank of the `expected` that share tile flags
   tile = 30,           // `seen` is none of the `expected` tiles that have flags
-  strewnParts = 31,    // tensors of `expected` and `seen` elements before the ranks' dimension, neither dividing the other
+  strewnParts = 31,    // `expected` and `seen` elements before the ranks' dimension, neither a multiple of the other
 };
 
 // In place of a count of signals of a port channel: its sender has failed and will signal no more.
