@@ -3,9 +3,11 @@
 // An epilogue of CUTLASS that stores each tile of D with the rank that owns its rows, and tells it: the half of a
 // product ahead of a reduce-scatter or an all-reduce that multiplies.
 //
-//   using Epilogue = cutlass::epilogue::collective::CollectiveBuilder<...>::CollectiveOp;   // stores by TMA, for
-//   sm_90a mscclpp::PeerEpilogue<Epilogue, Ranks>             in its place; D by rows, no C, which is the owner's to
-//   add arguments.epilogue.to(window.deviceHandle(), flags.deviceHandle());       ptr_D and dD are set by that
+//   using Epilogue = cutlass::epilogue::collective::CollectiveBuilder<...>::CollectiveOp;   // TMA stores, for sm_90a
+//   mscclpp::PeerEpilogue<Epilogue, Ranks>                                         in its place
+//   arguments.epilogue.to(window.deviceHandle(), flags.deviceHandle());            sets ptr_D and dD
+//
+// D lies by rows. There is no C: what is added once is the owner's to add.
 //
 // Tiles lie in Slots<ElementD> of the window, `offset` bytes from its start, for a TileGrid of the whole of D with
 // CUTLASS's tiles: the owner awaits `Ranks` arrivals at a tile's number, and foldSlots() adds up. Each rank's share of
