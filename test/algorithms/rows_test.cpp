@@ -98,6 +98,66 @@ void checkRefusal(std::string const& text, std::string const& part) {
 
 }  // namespace
 
+namespace {
+
+// Where all values are below 0, and a window that is too small.
+struct LargestKernel {
+  MSCCLPP_DEVICE void operator()(float const* x, float* y, std::int32_t const* n, std::size_t rows,
+                                 DeviceTeam const& team, layout::WindowHandle const& window) const {
+    constexpr std::size_t columns = 20;
+    AllReduceRows<RowOneShot, PacketTransport<LL16>, Sum>{team}(
+        thisGrid(), MatrixView{x, rows, columns}, [&](auto& row) {
+          auto const largest = row.max([](float v) { return v; });
+          row.map([=](float) { return largest; });
+          row.store(MatrixView{y, rows, columns});
+        });
+    AllReduceRows<RowOneShot, PacketTransport<LL16>, Sum>{team}(
+        thisGrid(), MatrixView{n, rows, columns}, [&](auto& row) {
+          auto const largest = row.max([](std::int32_t v) { return v; });
+          row.map([=](std::int32_t) { return largest; });
+          row.store(SymmetricMatrix<std::int32_t>(window, 0, rows, columns));
+        });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the largest value may be below 0, and windows are no shorter than what is stored in them") {
+  if (!canRun(1)) return;
+  for (std::size_t const held : {std::size_t{60}, std::size_t{59}}) {
+    std::string text;
+    forEachRank(1, [&](Rank& rank) {
+      Team const team(rank.communicator, {.blocks = 2, .packetBytes = 1 << 12});
+      GpuBuffer<float> const x(rank.device, 60), y(rank.device, 60);
+      GpuBuffer<std::int32_t> const n(rank.device, 60), m(rank.device, 60);
+      std::vector<float> in(60);
+      std::vector<std::int32_t> whole(60);
+      for (std::size_t i = 0; i < 60; ++i)
+        whole[i] = static_cast<std::int32_t>(in[i] = -100.0f - static_cast<float>(i));
+      copyToDevice(x, std::span<float const>(in));
+      copyToDevice(n, std::span<std::int32_t const>(whole));
+      MemoryWindow const window(rank.communicator, m.data(), held * sizeof(std::int32_t));
+      launch(rank.stream, {.blocks = 2, .threads = 32}, LargestKernel{}, x.data(), y.data(), n.data(), std::size_t{3},
+             team.deviceHandle(), window.deviceHandle());
+      try {
+        rank.synchronize();
+      } catch (Error const& error) {
+        text = error.what();
+        return;
+      }
+      auto const found = copyToHost(y);
+      auto const foundWhole = copyToHost(m);
+      for (std::size_t i = 0; i < 60; ++i) {
+        CHECK(found[i] == in[i / 20 * 20]);
+        CHECK(foundWhole[i] == whole[i / 20 * 20]);
+      }
+    });
+    INFO(text);
+    CHECK((held == 60 ? text.empty()
+                      : text.find("a view up to byte 240 of a symmetric window of 236") != std::string::npos));
+  }
+}
+
 TEST_CASE("a launch that cannot work is refused with its numbers") {
   if (!canRun(1)) return;
   CHECK(refusal({}).empty());

@@ -229,10 +229,9 @@ class Row {
   MSCCLPP_DEVICE Acc sum(F const& f) {
     return over(Acc{}, f, [](Acc a, Acc b) { return static_cast<Acc>(a + b); });
   }
-  // Of a row whose f(v) are none below 0.
   template <class F>
   MSCCLPP_DEVICE Acc max(F const& f) {
-    return over(Acc{}, f, larger);
+    return over(least(), f, larger);
   }
 
   template <class X>
@@ -246,6 +245,7 @@ class Row {
   }
   template <class X>
   MSCCLPP_DEVICE void store(SymmetricMatrix<X> const& out) const {
+    checkWindow(out);
     forEachTarget(out, [&](MatrixView<X> const& there) { store(there); });
   }
 
@@ -256,6 +256,8 @@ class Row {
     static_assert(largest != 0, "quantise: into Float8E4M3, Float8E5M2 or int8");
     static_assert(std::same_as<typename S::Element, float>, "quantise: scales are float");
     static_assert(Block == 0 || Block >= N, "quantise: a block is no shorter than a payload of the transport");
+    checkWindow(out);
+    checkWindow(scales);
     if constexpr (Block == 0) {
       auto const most = max([](Acc v) { return v < 0 ? -v : v; });
       auto const factor = factorOf(most, largest);
@@ -270,6 +272,11 @@ class Row {
   }
 
  private:
+  // No accumulator is below it.
+  MSCCLPP_DEVICE static Acc least() {
+    if constexpr (std::is_floating_point_v<Acc>) return static_cast<Acc>(-__builtin_huge_valf());
+    return std::is_signed_v<Acc> ? static_cast<Acc>(std::uint64_t{1} << (8 * sizeof(Acc) - 1)) : Acc{};
+  }
   MSCCLPP_DEVICE static Acc larger(Acc a, Acc b) { return a < b || b != b ? b : a; }
   MSCCLPP_DEVICE static float factorOf(float most, float largest) { return most == 0 ? 0 : largest / most; }
 
@@ -277,6 +284,13 @@ class Row {
     requireAlone(columns == columns_, team_.watch, -1, std::uint64_t(layout::Misuse::countMismatch), columns_, columns);
     requireAlone(rows > index_, team_.watch, -1, std::uint64_t(layout::Misuse::countMismatch), index_ + 1, rows);
   }
+
+  template <class X>
+  MSCCLPP_DEVICE void checkWindow(SymmetricMatrix<X> const& out) const {
+    out.check(team_.watch, team_.size);
+  }
+  template <class X>
+  MSCCLPP_DEVICE void checkWindow(MatrixView<X> const&) const {}
 
   template <class X>
   MSCCLPP_DEVICE Vector<std::remove_const_t<X>, N> elementsOf(MatrixView<X> const& operand, unsigned i) const {
