@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The only spin loop. Every wait of the library is a call of `poll`, so every wait has a time limit, hears an abort,
-// and says what it waited for.
+// The spin loop. Every wait of the library is a call of `poll`, so every wait has a time limit, hears an abort, and
+// says what it waited for; JoinedRound, whose threads cannot leave their kernel, has a loop of its own that does the
+// same.
 //
 // A wait that gives up writes a WaitReport into the watch, marks the counters of rounds of all ranks, so that no later
 // kernel goes on with what may differ between them now, raises the abort flag so that the other waiters of the rank

@@ -11,8 +11,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <type_traits>
 
 #include "mscclpp/device/symmetric_view.hpp"
 #include "mscclpp/device/view.hpp"
@@ -62,13 +60,12 @@ struct StridedRuns {
   std::size_t outer;
   std::size_t inner;
   std::size_t run;
-  bool inFirst;  // the ranks' dimension stands ahead of the inner one, in the input
-  bool outFirst;
+  bool inFirst;  // the ranks' dimension stands ahead of the inner one in the input, and behind it in the output
 
   MSCCLPP_HOST_DEVICE static constexpr StridedRuns make(std::size_t inBefore, std::size_t inBehind,
                                                         std::size_t outBefore, std::size_t outBehind) {
-    if (inBefore >= outBefore) return {outBefore, inBefore / outBefore, inBehind, false, true};
-    return {inBefore, outBefore / inBefore, outBehind, true, false};
+    if (inBefore >= outBefore) return {outBefore, inBefore / outBefore, inBehind, false};
+    return {inBefore, outBefore / inBefore, outBehind, true};
   }
   // In runs; of `ranks` the run of `rank`. `I`: as narrow as the numbers allow, since it is divided.
   template <class I>

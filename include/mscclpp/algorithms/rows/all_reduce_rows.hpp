@@ -125,13 +125,16 @@ class RowExchange {
   }
   MSCCLPP_DEVICE bool exists(int owner, std::size_t row) const { return row < Schedule::end(in_.rows, owner, ranks_); }
 
+  // This thread's i-th slot of a row.
+  MSCCLPP_DEVICE std::uint32_t slotAt(unsigned i) const { return threads_.rank() + i * threads_.size(); }
+
   // Whether this thread's slot of the row that `owner` makes is exchanged. A block without any slot of it still hears
   // from its peers, by the first that it could have.
   MSCCLPP_DEVICE void activeSlots(int owner, std::size_t round, bool (&active)[U]) const {
     bool const here = exists(owner, rowAt(owner, round, threads_.row()));
     bool const block = exists(owner, rowAt(owner, round, threads_.blockRow())) && threads_.blockRank() < slots_;
     MSCCLPP_UNROLL
-    for (unsigned i = 0; i < U; ++i) active[i] = here && threads_.rank() + i * threads_.size() < slots_;
+    for (unsigned i = 0; i < U; ++i) active[i] = here && slotAt(i) < slots_;
     if (!block && arch::threadIndex() < Tr::slotsPerGroup) active[0] = true;
   }
 
@@ -142,7 +145,7 @@ class RowExchange {
     auto const window = reader.window(0);
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
-      auto const slot = threads_.rank() + i * threads_.size();
+      auto const slot = slotAt(i);
       payloads[i] =
           here && slot < slots_ ? reader.read(window, Tr::dataOffset(slot), Tr::dataBytes(slot)) : Payload<W>{};
     }
@@ -233,7 +236,7 @@ class RowExchange {
 
 template <RowSchedule Schedule, SessionTransport Tr, class Op, int Ranks = 0, RowGroup G = BlockPerRow,
           class Acc = void>
-class AllReduceRows {
+class AllReduceRows : public Composed<Collective::allReduce, Schedule, Tr> {
  public:
   MSCCLPP_DEVICE explicit AllReduceRows(DeviceTeam const& team) : team_(team) {}
 
@@ -249,12 +252,6 @@ class AllReduceRows {
     using R = ReductionFor<T, Acc, Op, Ranks>;
     MatrixView<T const> const source(in.data, in.rows, in.columns, in.stride);
     RowExchange<Schedule, Tr, Ranks, R, T, B, G>(team_, blocks, source).run(epilogue, operands...);
-  }
-
-  // What the team's workspace must offer for launches up to this shape.
-  static constexpr layout::WorkspaceRequirement requirement(std::uint32_t ranks, std::uint32_t blocks,
-                                                            std::uint32_t threads) {
-    return Tr::requirement(blocks, threads, Schedule::rows(ranks));
   }
 
   // A launch for rows of so many elements of T, by up to `maxBlocks` blocks: as many threads as a row has work for.

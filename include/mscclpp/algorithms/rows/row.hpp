@@ -23,115 +23,19 @@
 #include <type_traits>
 
 #include "mscclpp/algorithms/core/concepts.hpp"
+#include "mscclpp/algorithms/rows/quantised.hpp"
+#include "mscclpp/algorithms/rows/row_access.hpp"
 #include "mscclpp/algorithms/rows/row_group.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/number.hpp"
+#include "mscclpp/device/reduce_op.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/vector.hpp"
-#include "mscclpp/device/view.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-// Types of quantised values, and the largest magnitude of each.
-template <class Q>
-inline constexpr float largestOf = 0;
-template <>
-inline constexpr float largestOf<Float8E4M3> = 448;
-template <>
-inline constexpr float largestOf<Float8E5M2> = 57344;
-template <>
-inline constexpr float largestOf<std::int8_t> = 127;
-
-// What quantise() stores for a value that has been divided by its scale.
-template <class Q>
-MSCCLPP_HOST_DEVICE constexpr Q quantised(float value) {
-  if constexpr (std::integral<Q>) {
-    auto const bound = value < -largestOf<Q> ? -largestOf<Q> : value > largestOf<Q> ? largestOf<Q> : value;
-    constexpr float whole = 12582912;  // 1.5 * 2^23: numbers near it have no digits behind the point
-    return static_cast<Q>((bound + whole) - whole);
-  } else {
-    return Q(value);
-  }
-}
-
 namespace impl {
-
-// How the payloads of transport `Tr` with elements of T lie in rows: N elements a slot.
-template <class Tr, class T>
-struct RowSlots {
-  static constexpr unsigned elements = Tr::words * 4 / sizeof(T);
-  static constexpr unsigned together = Tr::granule / sizeof(T);  // that are accessed at once
-  // Of the data in slots that belong together; of a line the last 8 bytes are its flag.
-  static constexpr unsigned groupBytes = Tr::slotsPerGroup * Tr::words * 4 - (Tr::slotsPerGroup == 1 ? 0 : 8);
-
-  MSCCLPP_DEVICE static std::uint32_t column(std::uint32_t slot) {
-    return Tr::dataOffset(slot) / static_cast<std::uint32_t>(sizeof(T));
-  }
-  MSCCLPP_DEVICE static std::uint32_t slotOf(std::uint32_t column) {
-    auto const byte = column * static_cast<std::uint32_t>(sizeof(T));
-    return byte / groupBytes * Tr::slotsPerGroup + byte % groupBytes / (Tr::words * 4);
-  }
-};
-
-// Elements of X where slots have N of them, accessed `Together` at a time: by payloads of up to 16 bytes where these
-// are whole words.
-template <class X, unsigned N, unsigned Together>
-struct RowAccess {
-  static constexpr unsigned granule = minimum<unsigned>(Together * sizeof(X), 16);
-  static constexpr bool inWords = granule >= 4 && granule >= sizeof(X);
-  static constexpr unsigned words = minimum<unsigned>(N * sizeof(X) / 4, 4);  // of a payload
-  static constexpr unsigned each = inWords ? words * 4 / sizeof(X) : 1;       // elements in it
-
-  MSCCLPP_DEVICE static Vector<X, N> read(View<X const> row, std::uint32_t column, unsigned count) {
-    Vector<X, N> values{};
-    if constexpr (inWords) {
-      PayloadReader<X, words, granule> const reader(row);
-      auto const window = reader.window(0);
-      MSCCLPP_UNROLL
-      for (unsigned first = 0; first < N; first += each) {
-        if (first >= count) break;
-        auto const part = unpack<X>(reader.read(window, (column + first) * elementBytes, bytesOf(count - first)));
-        MSCCLPP_UNROLL
-        for (unsigned k = 0; k < each; ++k) values[first + k] = part[k];
-      }
-    } else {
-      MSCCLPP_UNROLL
-      for (unsigned k = 0; k < N; ++k) {
-        if (k < count) values[k] = row.data[column + k];
-      }
-    }
-    return values;
-  }
-
-  MSCCLPP_DEVICE static void write(View<X> row, std::uint32_t column, Vector<X, N> const& values, unsigned count) {
-    if constexpr (inWords) {
-      PayloadWriter<X, words, granule> const writer(row);
-      auto const window = writer.window(0);
-      MSCCLPP_UNROLL
-      for (unsigned first = 0; first < N; first += each) {
-        if (first >= count) break;
-        Vector<X, each> part;
-        MSCCLPP_UNROLL
-        for (unsigned k = 0; k < each; ++k) part[k] = values[first + k];
-        writer.write(window, (column + first) * elementBytes, pack(part), bytesOf(count - first));
-      }
-    } else {
-      MSCCLPP_UNROLL
-      for (unsigned k = 0; k < N; ++k) {
-        if (k < count) row.data[column + k] = values[k];
-      }
-    }
-  }
-
- private:
-  static constexpr std::uint32_t elementBytes = sizeof(X);
-  // Of what is left, those in one payload; whole granules, behind which a ragged row's end lies.
-  MSCCLPP_DEVICE static std::uint32_t bytesOf(unsigned left) {
-    auto const bytes = minimum<unsigned>(left, each) * elementBytes;
-    return (bytes + granule - 1) / granule * granule;
-  }
-};
 
 // Payloads lie across blocks of columns that are quantised together: each tells the largest magnitude of the block that
 // it begins in, and of the next.
@@ -144,26 +48,7 @@ struct BlockMaxima {
   SlotMaxima slots[most];
 };
 
-template <class T>
-inline constexpr bool isMatrix = false;
-template <class T>
-inline constexpr bool isMatrix<MatrixView<T>> = true;
-template <class T>
-inline constexpr bool isColumns = false;
-template <class T>
-inline constexpr bool isColumns<View<T>> = true;
-
 }  // namespace impl
-
-// What an epilogue may name beside the row: a matrix with such rows, or one vector for all rows.
-template <class O>
-concept RowOperand = impl::isMatrix<O> || impl::isColumns<O>;
-
-// An operand's elements at a thread's places of a row.
-template <class X, unsigned N, unsigned U>
-struct FetchedOperand {
-  Vector<X, N> values[U];
-};
 
 // `G`: of a RowGroup. `U`: slots of a thread.
 template <class Tr, class T, class Acc, unsigned U, RowThreads G>
@@ -205,7 +90,7 @@ class Row {
   // The elements of an operand, for later calls of map().
   template <RowOperand O>
   MSCCLPP_DEVICE auto fetch(O const& operand) const {
-    checkOperand(operand);
+    check(operand, columns_);
     FetchedOperand<typename O::Element, N, U> fetched{};
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
@@ -216,6 +101,7 @@ class Row {
 
   template <class F, class... Operands>
   MSCCLPP_DEVICE void map(F const& f, Operands const&... operands) {
+    (check(operands, columns_), ...);
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
       if (count_[i] != 0) mapSlot(i, f, valuesOf(operands, i)...);
@@ -227,26 +113,24 @@ class Row {
   }
   template <class F>
   MSCCLPP_DEVICE Acc sum(F const& f) {
-    return over(Acc{}, f, [](Acc a, Acc b) { return static_cast<Acc>(a + b); });
+    return over(Acc{}, f, Sum{});
   }
   template <class F>
   MSCCLPP_DEVICE Acc max(F const& f) {
-    return over(least(), f, larger);
+    return over(least(), f, Max{});
   }
 
-  template <class X>
-  MSCCLPP_DEVICE void store(MatrixView<X> const& out) const {
-    requireColumns(out.rows, out.columns);
-    auto const row = out.row(index_);
-    MSCCLPP_UNROLL
-    for (unsigned i = 0; i < U; ++i) {
-      if (count_[i] != 0) Access<X>::write(row, column_[i], convert<X>(values_[i]), count_[i]);
-    }
-  }
-  template <class X>
-  MSCCLPP_DEVICE void store(SymmetricMatrix<X> const& out) const {
-    checkWindow(out);
-    forEachTarget(out, [&](MatrixView<X> const& there) { store(there); });
+  template <class M>
+  MSCCLPP_DEVICE void store(M const& out) const {
+    using X = typename M::Element;
+    check(out, columns_);
+    forEachTarget(out, [&](MatrixView<X> const& there) {
+      auto const row = there.row(index_);
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < U; ++i) {
+        if (count_[i] != 0) Access<X>::write(row, column_[i], convert<X>(values_[i]), count_[i]);
+      }
+    });
   }
 
   template <unsigned Block = 0, class Q, class S>
@@ -256,8 +140,9 @@ class Row {
     static_assert(largest != 0, "quantise: into Float8E4M3, Float8E5M2 or int8");
     static_assert(std::same_as<typename S::Element, float>, "quantise: scales are float");
     static_assert(Block == 0 || Block >= N, "quantise: a block is no shorter than a payload of the transport");
-    checkWindow(out);
-    checkWindow(scales);
+    auto const blocks = Block == 0 ? 1 : ceilDiv<std::uint32_t>(columns_, Block == 0 ? 1 : Block);
+    check(out, columns_);
+    check(scales, blocks);
     if constexpr (Block == 0) {
       auto const most = max([](Acc v) { return v < 0 ? -v : v; });
       auto const factor = factorOf(most, largest);
@@ -265,9 +150,9 @@ class Row {
       for (unsigned i = 0; i < U; ++i) {
         if (count_[i] != 0) storeSlot(out, i, [=](std::uint32_t) { return factor; });
       }
-      if (threads_.rank() == 0) storeScale(scales, 0, 1, most / largest);
+      if (threads_.rank() == 0) storeScale(scales, 0, most / largest);
     } else {
-      quantiseBlocks<Block>(out, scales);
+      quantiseBlocks<Block>(out, scales, blocks);
     }
   }
 
@@ -277,20 +162,28 @@ class Row {
     if constexpr (std::is_floating_point_v<Acc>) return static_cast<Acc>(-__builtin_huge_valf());
     return std::is_signed_v<Acc> ? static_cast<Acc>(std::uint64_t{1} << (8 * sizeof(Acc) - 1)) : Acc{};
   }
-  MSCCLPP_DEVICE static Acc larger(Acc a, Acc b) { return a < b || b != b ? b : a; }
   MSCCLPP_DEVICE static float factorOf(float most, float largest) { return most == 0 ? 0 : largest / most; }
 
-  MSCCLPP_DEVICE void requireColumns(std::size_t rows, std::size_t columns) const {
-    requireAlone(columns == columns_, team_.watch, -1, std::uint64_t(layout::Misuse::countMismatch), columns_, columns);
+  // A matrix with this row, of so many columns; a vector for all rows; what has been looked at when it was fetched.
+  MSCCLPP_DEVICE void requireShape(std::size_t rows, std::size_t columns, std::size_t wanted) const {
+    requireAlone(columns == wanted, team_.watch, -1, std::uint64_t(layout::Misuse::countMismatch), wanted, columns);
     requireAlone(rows > index_, team_.watch, -1, std::uint64_t(layout::Misuse::countMismatch), index_ + 1, rows);
   }
-
   template <class X>
-  MSCCLPP_DEVICE void checkWindow(SymmetricMatrix<X> const& out) const {
-    out.check(team_.watch, team_.size);
+  MSCCLPP_DEVICE void check(MatrixView<X> const& matrix, std::size_t wanted) const {
+    requireShape(matrix.rows, matrix.columns, wanted);
   }
   template <class X>
-  MSCCLPP_DEVICE void checkWindow(MatrixView<X> const&) const {}
+  MSCCLPP_DEVICE void check(SymmetricMatrix<X> const& matrix, std::size_t wanted) const {
+    matrix.check(team_.watch, team_.size);
+    requireShape(matrix.rows(), matrix.columns(), wanted);
+  }
+  template <class X>
+  MSCCLPP_DEVICE void check(View<X> const& vector, std::size_t wanted) const {
+    requireShape(index_ + 1, vector.count, wanted);
+  }
+  template <class X>
+  MSCCLPP_DEVICE void check(FetchedOperand<X, N, U> const&, std::size_t) const {}
 
   template <class X>
   MSCCLPP_DEVICE Vector<std::remove_const_t<X>, N> elementsOf(MatrixView<X> const& operand, unsigned i) const {
@@ -304,18 +197,8 @@ class Row {
   MSCCLPP_DEVICE static View<X const> asConst(View<X> const& view) {
     return {view.data, view.count};
   }
-  template <class X>
-  MSCCLPP_DEVICE void checkOperand(MatrixView<X> const& operand) const {
-    requireColumns(operand.rows, operand.columns);
-  }
-  template <class X>
-  MSCCLPP_DEVICE void checkOperand(View<X> const& operand) const {
-    requireColumns(index_ + 1, operand.count);
-  }
-
   template <RowOperand O>
   MSCCLPP_DEVICE auto valuesOf(O const& operand, unsigned i) const {
-    checkOperand(operand);
     return convert<DefaultAccumulator<typename O::Element>>(elementsOf(operand, i));
   }
   template <class X>
@@ -377,21 +260,16 @@ class Row {
       if (k < count_[i]) narrow[k] = quantised<Element>(values_[i][k] * factor(column_[i] + k));
     }
     forEachTarget(out, [&](MatrixView<Element> const& there) {
-      requireColumns(there.rows, there.columns);
       Access<Element>::write(there.row(index_), column_[i], narrow, count_[i]);
     });
   }
   template <class S>
-  MSCCLPP_DEVICE void storeScale(S const& scales, std::uint32_t block, std::uint32_t blocks, float scale) const {
-    forEachTarget(scales, [&](MatrixView<float> const& there) {
-      requireAlone(there.columns == blocks && there.rows > index_, team_.watch, -1,
-                   std::uint64_t(layout::Misuse::countMismatch), blocks, there.columns);
-      *there.at(index_, block) = scale;
-    });
+  MSCCLPP_DEVICE void storeScale(S const& scales, std::uint32_t block, float scale) const {
+    forEachTarget(scales, [&](MatrixView<float> const& there) { *there.at(index_, block) = scale; });
   }
 
   template <unsigned Block, class Q, class S>
-  MSCCLPP_DEVICE void quantiseBlocks(Q const& out, S const& scales) {
+  MSCCLPP_DEVICE void quantiseBlocks(Q const& out, S const& scales, std::uint32_t blocks) {
     constexpr float largest = largestOf<typename Q::Element>;
     using impl::BlockMaxima;
     using impl::SlotMaxima;
@@ -399,7 +277,6 @@ class Row {
     auto const inBlock = minimum<std::size_t>(columns_, Slots::column(arch::blockThreads() * U));
     require(Slots::slotOf(static_cast<std::uint32_t>(inBlock) - 1) < BlockMaxima::most, team_.watch, -1,
             std::uint64_t(layout::Misuse::rowColumns), Slots::column(BlockMaxima::most), columns_);
-    auto const blocks = static_cast<std::uint32_t>((columns_ + Block - 1) / Block);
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
       SlotMaxima maxima{};
@@ -409,8 +286,8 @@ class Row {
         if (k >= count_[i]) continue;
         auto const magnitude = static_cast<float>(values_[i][k] < 0 ? -values_[i][k] : values_[i][k]);
         bool const next = (column_[i] + k) / Block != first;
-        maxima.of[0] = next ? maxima.of[0] : larger(maxima.of[0], magnitude);
-        maxima.of[1] = next ? larger(maxima.of[1], magnitude) : maxima.of[1];
+        maxima.of[0] = next ? maxima.of[0] : Max{}(maxima.of[0], magnitude);
+        maxima.of[1] = next ? Max{}(maxima.of[1], magnitude) : maxima.of[1];
       }
       if (count_[i] != 0) shared.slots[i * arch::blockThreads() + arch::threadIndex()] = maxima;
     }
@@ -419,7 +296,7 @@ class Row {
       auto const end = minimum<std::uint32_t>((block + 1) * Block, columns_);
       float most = 0;
       for (auto s = Slots::slotOf(block * Block); s <= Slots::slotOf(end - 1); ++s) {
-        most = larger(most, maximaOf(shared, s).of[Slots::column(s) / Block == block ? 0 : 1]);
+        most = Max{}(most, maximaOf(shared, s).of[Slots::column(s) / Block == block ? 0 : 1]);
       }
       return most;
     };
@@ -433,7 +310,7 @@ class Row {
       factors[i][1] = last == first ? 0 : factorOf(mostOf(last), largest);
     }
     for (auto block = threads_.rank(); block < blocks; block += threads_.size()) {
-      storeScale(scales, block, blocks, mostOf(block) / largest);
+      storeScale(scales, block, mostOf(block) / largest);
     }
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {

@@ -51,8 +51,8 @@ MSCCLPP_DEVICE T reduceOverWarps(G const& group, T value, Op const& op, unsigned
 }
 
 MSCCLPP_DEVICE void requireWholeRows(layout::Watch* watch, unsigned threads, unsigned multiple) {
-  require(threads % multiple == 0, watch, -1, std::uint64_t(layout::Misuse::blockThreads),
-          (threads + multiple - 1) / multiple * multiple, threads);
+  require(threads % multiple == 0, watch, -1, std::uint64_t(layout::Misuse::blockThreads), roundUp(threads, multiple),
+          threads);
 }
 
 }  // namespace impl
@@ -80,7 +80,7 @@ struct WarpsPerRow {
   // Rows that are with a block of so many threads.
   MSCCLPP_HOST_DEVICE static constexpr unsigned rowsOfBlock(unsigned threads) { return threads / rowThreads; }
   // Threads and cluster for rows of so many payloads of which a thread takes one at a time.
-  static constexpr LaunchShape shape(std::uint64_t) { return {.threads = ceilDiv(256u, rowThreads) * rowThreads}; }
+  static constexpr LaunchShape shape(std::uint64_t) { return {.threads = roundUp(256u, rowThreads)}; }
 
   template <BlockSet B>
   class Threads {
@@ -135,7 +135,7 @@ struct WarpsPerRow {
 struct BlockPerRow {
   MSCCLPP_HOST_DEVICE static constexpr unsigned rowsOfBlock(unsigned) { return 1; }
   static constexpr LaunchShape shape(std::uint64_t payloads) {
-    return {.threads = static_cast<unsigned>(minimum<std::uint64_t>(ceilDiv<std::uint64_t>(payloads, 32) * 32, 1024))};
+    return {.threads = static_cast<unsigned>(minimum<std::uint64_t>(roundUp<std::uint64_t>(payloads, 32), 1024))};
   }
 
   template <BlockSet B>

@@ -11,7 +11,6 @@
 #include <type_traits>
 
 #include "mscclpp/algorithms/core/strided.hpp"
-#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/team.hpp"
 #include "mscclpp/device/vector.hpp"
@@ -67,7 +66,7 @@ struct StridedPush {
           auto const at = first + std::uint64_t{u} * blocks.size();
           if (at >= count) continue;
           auto const number = static_cast<Index>(at) / each;
-          to[runs.place(runs.outFirst, number, rank, size) * each + (at - number * each)] = held[u];
+          to[runs.place(!runs.inFirst, number, rank, size) * each + (at - number * each)] = held[u];
         }
       }
     }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where the elements of a row lie among the payloads of a transport, and how a thread reads and writes those at its own
+// places, of any type: what Row (rows/row.hpp) is made of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/device/tiles/matrix_view.hpp"
+#include "mscclpp/device/vector.hpp"
+#include "mscclpp/device/view.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+namespace impl {
+
+// How the payloads of transport `Tr` with elements of T lie in rows: N elements a slot.
+template <class Tr, class T>
+struct RowSlots {
+  static constexpr unsigned elements = Tr::words * 4 / sizeof(T);
+  static constexpr unsigned together = Tr::granule / sizeof(T);  // that are accessed at once
+  // Of the data in slots that belong together; of a line the last 8 bytes are its flag.
+  static constexpr unsigned groupBytes = Tr::slotsPerGroup * Tr::words * 4 - (Tr::slotsPerGroup == 1 ? 0 : 8);
+
+  MSCCLPP_DEVICE static std::uint32_t column(std::uint32_t slot) {
+    return Tr::dataOffset(slot) / static_cast<std::uint32_t>(sizeof(T));
+  }
+  MSCCLPP_DEVICE static std::uint32_t slotOf(std::uint32_t column) {
+    auto const byte = column * static_cast<std::uint32_t>(sizeof(T));
+    return byte / groupBytes * Tr::slotsPerGroup + byte % groupBytes / (Tr::words * 4);
+  }
+};
+
+// Elements of X where slots have N of them, accessed `Together` at a time: by payloads of up to 16 bytes where these
+// are whole words.
+template <class X, unsigned N, unsigned Together>
+struct RowAccess {
+  static constexpr unsigned granule = minimum<unsigned>(Together * sizeof(X), 16);
+  static constexpr bool inWords = granule >= 4 && granule >= sizeof(X);
+  static constexpr unsigned words = minimum<unsigned>(N * sizeof(X) / 4, 4);  // of a payload
+  static constexpr unsigned each = inWords ? words * 4 / sizeof(X) : 1;       // elements in it
+
+  MSCCLPP_DEVICE static Vector<X, N> read(View<X const> row, std::uint32_t column, unsigned count) {
+    Vector<X, N> values{};
+    if constexpr (inWords) {
+      PayloadReader<X, words, granule> const reader(row);
+      auto const window = reader.window(0);
+      MSCCLPP_UNROLL
+      for (unsigned first = 0; first < N; first += each) {
+        if (first >= count) break;
+        auto const part = unpack<X>(reader.read(window, (column + first) * elementBytes, bytesOf(count - first)));
+        MSCCLPP_UNROLL
+        for (unsigned k = 0; k < each; ++k) values[first + k] = part[k];
+      }
+    } else {
+      MSCCLPP_UNROLL
+      for (unsigned k = 0; k < N; ++k) {
+        if (k < count) values[k] = row.data[column + k];
+      }
+    }
+    return values;
+  }
+
+  MSCCLPP_DEVICE static void write(View<X> row, std::uint32_t column, Vector<X, N> const& values, unsigned count) {
+    if constexpr (inWords) {
+      PayloadWriter<X, words, granule> const writer(row);
+      auto const window = writer.window(0);
+      MSCCLPP_UNROLL
+      for (unsigned first = 0; first < N; first += each) {
+        if (first >= count) break;
+        Vector<X, each> part;
+        MSCCLPP_UNROLL
+        for (unsigned k = 0; k < each; ++k) part[k] = values[first + k];
+        writer.write(window, (column + first) * elementBytes, pack(part), bytesOf(count - first));
+      }
+    } else {
+      MSCCLPP_UNROLL
+      for (unsigned k = 0; k < N; ++k) {
+        if (k < count) row.data[column + k] = values[k];
+      }
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t elementBytes = sizeof(X);
+  // Of what is left, those in one payload; whole granules, behind which a ragged row's end lies.
+  MSCCLPP_DEVICE static std::uint32_t bytesOf(unsigned left) {
+    return roundUp(minimum<unsigned>(left, each) * elementBytes, granule);
+  }
+};
+
+template <class T>
+inline constexpr bool isMatrix = false;
+template <class T>
+inline constexpr bool isMatrix<MatrixView<T>> = true;
+template <class T>
+inline constexpr bool isColumns = false;
+template <class T>
+inline constexpr bool isColumns<View<T>> = true;
+
+}  // namespace impl
+
+// What an epilogue may name beside the row: a matrix with such rows, or one vector for all rows.
+template <class O>
+concept RowOperand = impl::isMatrix<O> || impl::isColumns<O>;
+
+// An operand's elements at a thread's places of a row.
+template <class X, unsigned N, unsigned U>
+struct FetchedOperand {
+  Vector<X, N> values[U];
+};
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp
