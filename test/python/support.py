@@ -52,7 +52,12 @@ def finish(processes: list[subprocess.Popen], limit: float = 100) -> list[tuple[
 def run_processes(code: str, ranks: int, **environment: str) -> list[str]:
     """The outputs of processes that run `code`, by rank. Raises where one fails."""
     results = finish(start_ranks(code, ranks, **environment))
-    for rank, (status, output, errors) in enumerate(results):
-        if status != 0:
-            raise AssertionError(f"rank {rank} ended with status {status}:\n{output}{errors}")
+    # All that failed: what one says is often only that another has gone.
+    failed = [
+        f"rank {rank} ended with status {status}:\n{output}{errors}"
+        for rank, (status, output, errors) in enumerate(results)
+        if status != 0
+    ]
+    if failed:
+        raise AssertionError("\n".join(failed))
     return [output for _, output, _ in results]
