@@ -6,6 +6,7 @@
 // thread. A `release` makes everything this thread wrote before it, and everything it learned of by barriers and
 // acquires, visible to whoever reads the value with `acquire` in the same scope; `relaxed` orders nothing.
 //   load, store, fetchAdd, reduceAdd, exchange, compareExchange, fence   4 and 8 bytes
+//   reduceAdd, relaxed, of 4 bytes in the scope of a block               in block-shared memory, too
 //   loadWords2/storeWords2, loadWords4/storeWords4                       relaxed, system; whole per 8 bytes
 //   storeReleaseWords4                                   release, system; whoever acquires its second half sees all
 //   loadLines/storeLines                                                 by a whole warp, whole per 128 bytes where the

@@ -72,6 +72,9 @@ enum class Misuse : std::uint64_t {
   tileRank = 29,       // `seen` is no rank of the `expected` that share tile flags
   tile = 30,           // `seen` is none of the `expected` tiles that have flags
   strewnParts = 31,    // `expected` and `seen` elements before the ranks' dimension, neither a multiple of the other
+  expert = 32,         // `seen` is none of `expected` experts
+  expertLimit = 33,    // `seen` tokens, experts of a token or elements, where ExpertLimits say `expected`
+  expertRows = 34,     // rows of tokens for this rank's experts: room for `expected`, `seen` is the number of one
 };
 
 // In place of a count of signals of a port channel: its sender has failed and will signal no more.

@@ -107,6 +107,15 @@ std::string refused(layout::WaitReport const& report) {
       return fmt::format(
           "a permutation of tensors with {} and {} elements before the ranks' dimension: one must divide the other",
           report.expected, report.seen);
+    case Misuse::expert:
+      return fmt::format("a token for expert {}: there are experts 0 to {}", static_cast<std::int64_t>(report.seen),
+                         report.expected - 1);
+    case Misuse::expertLimit:
+      return fmt::format("a routing or rows of {}: the Experts were made for {}", report.seen, report.expected);
+    case Misuse::expertRows:
+      return fmt::format(
+          "row {} of tokens for this rank's experts: there is room for {}; give more, or count what is dropped",
+          report.seen, report.expected);
     case Misuse::planBytes:
       return fmt::format("a message of {} bytes: the program's context was made for at most {}", report.seen,
                          report.expected);

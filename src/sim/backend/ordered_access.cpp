@@ -28,7 +28,10 @@ void step(GpuThread& self, Access const& access) {
     refuse(self, access.writes(),
            fmt::format("{} bytes at {:#x}, which is not aligned to {}", access.bytes, access.address, access.bytes));
   }
-  if (!machine.devices().reaches(self.context.device, access.address, access.bytes)) {
+  // Threads of a block add in its shared memory; all else there is by plain accesses.
+  bool const own = access.kind == AccessKind::update && access.scope == Scope::block &&
+                   self.block->holdsShared(access.memory(), access.bytes);
+  if (!own && !machine.devices().reaches(self.context.device, access.address, access.bytes)) {
     refuse(self, access.writes(), machine.heap().whyNot(self.context.device, access.address, access.bytes));
   }
   machine.scheduler().memoryStep(self, access);

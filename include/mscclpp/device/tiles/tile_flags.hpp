@@ -5,8 +5,8 @@
 //
 //   auto const round = flags.begin(thisGrid());   waits for the kernel ahead in the stream
 //   round.ready(rank)                             before this round's first write into that rank's memory
-//   round.arrive(rank, tile)                      what was written for it is there
-//   round.await(tile, arrivals)                   what others have written for it may be read
+//   round.arrive(rank, tile, times)               what was written for it is there; counts as so many arrivals
+//   round.await(tile, arrivals)                   what others have written for it may be read; returns how many came
 //   round.ticket(group)                           0, 1, 2, ... in the order in which groups of this rank ask
 //   round.end()
 //
@@ -100,20 +100,22 @@ class TileRound {
     });
   }
 
-  MSCCLPP_DEVICE void arrive(int rank, unsigned tile) const {
+  MSCCLPP_DEVICE void arrive(int rank, unsigned tile, std::uint32_t times = 1) const {
     requireRank(rank);
     requireTile(tile);
-    reduceAdd<Order::release, Scope::system>(flags_.counter(rank, number_, tile), 1u);
+    reduceAdd<Order::release, Scope::system>(flags_.counter(rank, number_, tile), times);
   }
 
-  MSCCLPP_DEVICE void await(unsigned tile, std::uint32_t arrivals) const {
+  MSCCLPP_DEVICE std::uint32_t await(unsigned tile, std::uint32_t arrivals) const {
     requireTile(tile);
     auto const* const word = flags_.counter(flags_.rank, number_, tile);
+    std::uint32_t count = 0;
     poll(flags_.watch, {layout::WaitKind::tile, -1, tile, arrivals}, [&](std::uint64_t& seen) {
-      auto const count = load<Order::acquire, Scope::system>(word);
+      count = load<Order::acquire, Scope::system>(word);
       seen = count;
       return count >= arrivals;
     });
+    return count;
   }
 
   template <SyncGroup G>

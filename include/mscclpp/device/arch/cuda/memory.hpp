@@ -114,7 +114,9 @@ requires std::is_integral_v<T> MSCCLPP_DEVICE void reduceAdd(T* address, std::ty
     asm volatile("red." ORDER "." SCOPE ".global.add.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory"); \
   else                                                                                                     \
     asm volatile("red." ORDER "." SCOPE ".global.add.u64 [%0], %1;" ::"l"(address), "l"(bits) : "memory")
-  if constexpr (O == Order::relaxed) {
+  if constexpr (O == Order::relaxed && S == Scope::block && sizeof(T) == 4) {
+    asm volatile("red.relaxed.cta.add.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");  // in whichever memory
+  } else if constexpr (O == Order::relaxed) {
     MSCCLPP_PTX_SCOPE("relaxed", MSCCLPP_PTX_REDUCE)
   } else {
     MSCCLPP_PTX_SCOPE("release", MSCCLPP_PTX_REDUCE)

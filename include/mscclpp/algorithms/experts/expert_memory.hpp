@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What Dispatch and Combine work with: the memory of host/experts.hpp in a kernel, a rank's routing, and the pieces in
+// which warps go through rows.
+//
+//   DeviceExperts const& experts                       a parameter of the kernel; Experts::deviceHandle()
+//   Routing{indices, weights, tokens, topK}            which experts each of this rank's tokens goes to
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/device/group.hpp"
+#include "mscclpp/device/number.hpp"
+#include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/tiles/tile_flags.hpp"
+#include "mscclpp/device/vector.hpp"
+#include "mscclpp/layout/experts_handle.hpp"
+
+namespace mscclpp {
+
+// Index and weight of a token's k-th expert lie at [token * topK + k], for the tokens of this rank. A negative index:
+// none. An expert that a // token names twice gets it twice. Without weights all are 1.
+template <class Index>
+struct Routing {
+  Index const* experts;
+  float const* weights;
+  std::uint32_t tokens;
+  std::uint32_t topK;
+
+  MSCCLPP_HOST_DEVICE constexpr Index const* of(std::uint32_t token) const {
+    return experts + std::size_t{token} * topK;
+  }
+  MSCCLPP_HOST_DEVICE constexpr float weight(std::uint32_t token, std::uint32_t k) const {
+    return weights == nullptr ? 1 : weights[std::size_t{token} * topK + k];
+  }
+};
+
+template <class I>
+Routing(I const*, float const*, std::uint32_t, std::uint32_t) -> Routing<I>;
+
+inline namespace MSCCLPP_BACKEND {
+
+// Taken by value and passed on by reference, as DeviceTeam.
+struct DeviceExperts {
+  layout::ExpertsLayout layout;
+  layout::WindowHandle window;
+  DeviceTileFlags flags;
+
+  DeviceExperts() = default;
+  MSCCLPP_HOST_DEVICE DeviceExperts(layout::ExpertsHandle const& handle)
+      : layout(handle.layout), window(handle.window), flags(handle.flags) {}
+
+  MSCCLPP_DEVICE int rank() const { return flags.rank; }
+  MSCCLPP_DEVICE int size() const { return flags.size; }
+  template <std::integral I>
+  MSCCLPP_DEVICE int rankOf(I expert) const {
+    return static_cast<int>(static_cast<std::uint32_t>(expert) / layout.perRank);
+  }
+
+  // Whether the k-th of a token's experts is the first of them on its rank, so that the token's row goes there for it.
+  template <class I>
+  MSCCLPP_DEVICE bool isFirstOfRank(I const* ofToken, std::uint32_t k) const {
+    if (ofToken[k] < 0) return false;
+    for (std::uint32_t other = 0; other < k; ++other) {
+      if (ofToken[other] >= 0 && rankOf(ofToken[other]) == rankOf(ofToken[k])) return false;
+    }
+    return true;
+  }
+
+  // In the memory of rank `at`, what `source` has sent there.
+  template <class T>
+  MSCCLPP_DEVICE T* row(int at, int source, std::uint32_t slot) const {
+    return reinterpret_cast<T*>(window.bases[at] + layout.rows + place(source, slot) * layout.rowBytes);
+  }
+  MSCCLPP_DEVICE float* scales(int at, int source, std::uint32_t slot) const {
+    return reinterpret_cast<float*>(window.bases[at] + layout.scales) + place(source, slot) * layout.scalesOfRow;
+  }
+  MSCCLPP_DEVICE layout::ExpertRow& head(int at, int source, std::uint32_t slot) const {
+    return reinterpret_cast<layout::ExpertRow*>(window.bases[at] + layout.heads)[place(source, slot)];
+  }
+  MSCCLPP_DEVICE std::uint32_t* counts(int at, int source) const {
+    return reinterpret_cast<std::uint32_t*>(window.bases[at] + layout.counts) +
+           static_cast<std::uint32_t>(source) * (layout.perRank + 1);
+  }
+  // Of the rows that `source` has sent here.
+  MSCCLPP_DEVICE std::uint32_t rowsFrom(int source) const { return counts(rank(), source)[layout.perRank]; }
+  template <class T>
+  MSCCLPP_DEVICE T* part(int home, std::uint32_t token, std::uint32_t part) const {
+    auto const number = std::size_t{token} * layout.partsOfToken + part;
+    return reinterpret_cast<T*>(window.bases[home] + layout.parts + number * layout.rowBytes);
+  }
+
+  // Refuses what the memory was not made for.
+  MSCCLPP_DEVICE void requireLimit(std::uint64_t given, std::uint64_t limit) const {
+    require(given <= limit, flags.watch, -1, std::uint64_t(layout::Misuse::expertLimit), limit, given);
+  }
+  template <class I>
+  MSCCLPP_DEVICE void check(Routing<I> const& routing) const {
+    requireLimit(routing.tokens, layout.limits.tokens);
+    requireLimit(routing.topK, layout.limits.topK);
+  }
+
+ private:
+  MSCCLPP_DEVICE std::size_t place(int source, std::uint32_t slot) const {
+    return static_cast<std::size_t>(source) * layout.limits.tokens + slot;
+  }
+};
+
+namespace impl {
+
+// Some columns of a row, by which a warp goes through it.
+struct RowPiece {
+  std::uint32_t first;
+  std::uint32_t count;
+
+  MSCCLPP_DEVICE static RowPiece of(layout::ExpertsLayout const& layout, std::uint32_t number) {
+    auto const first = number * layout.pieceColumns;
+    return {first, minimum(layout.pieceColumns, layout.limits.hidden - first)};
+  }
+};
+
+// The warps of blocks, as those that share out work.
+struct Warps {
+  std::uint32_t rank, count;
+
+  template <BlockSet B>
+  MSCCLPP_DEVICE static Warps of(B const& blocks) {
+    return {blocks.rank() / arch::warpSize, blocks.size() / arch::warpSize};
+  }
+  MSCCLPP_DEVICE static Warps ofBlock() {
+    return {arch::threadIndex() / arch::warpSize, arch::blockThreads() / arch::warpSize};
+  }
+};
+
+// By a warp, of `count` elements from 16-byte boundaries on: f(first, n) for n elements at most, from each of those on.
+template <unsigned N, class F>
+MSCCLPP_DEVICE void forEachElements(std::uint32_t count, F const& f) {
+  for (auto first = thisWarp().rank() * N; first < count; first += arch::warpSize * N)
+    f(first, minimum(N, count - first));
+}
+
+}  // namespace impl
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp

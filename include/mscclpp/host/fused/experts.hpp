@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Memory in which the tokens of a group of ranks travel to the ranks of their experts and back, and the flags that tell
+// of them (algorithms/experts/dispatch.hpp, combine.hpp).
+//
+//   Experts experts(communicator, {.experts = 256, .topK = 8, .tokens = 128, .hidden = 7168, .blocks = 132});
+//   launch(stream, shape, Kernel{}, ..., experts.deviceHandle());      // DeviceExperts const& in the kernel
+//
+// Making it is collective over the ranks, which must ask for the same. It serves one kernel at a time, and one batch of
+// tokens from its dispatch to its combine: make two for two batches on their way. Destroy it only when the kernels of
+// all ranks that use it have ended. bytes() is what it takes on each rank: a row, its scales and 272 bytes for each
+// token of each rank, and `topK` or as many rows as there are ranks, whichever is less, for each own token.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/memory.hpp"
+#include "mscclpp/host/memory_window.hpp"
+#include "mscclpp/host/tile_flags.hpp"
+#include "mscclpp/layout/experts_handle.hpp"
+
+namespace mscclpp {
+
+class Experts {
+ public:
+  // `ranks`: of the communicator, in the same order on each, as in a Team. Empty: all. Throws invalidUsage on every
+  // member where the limits are past what can be, or differ between members.
+  Experts(Communicator const& communicator, layout::ExpertLimits const& limits, std::vector<int> ranks = {});
+
+  int rank() const noexcept { return handle_.window.rank; }
+  int size() const noexcept { return handle_.window.size; }
+  layout::ExpertLimits const& limits() const noexcept { return handle_.layout.limits; }
+  std::size_t bytes() const noexcept { return handle_.layout.total; }
+  layout::ExpertsHandle const& deviceHandle() const noexcept { return handle_; }
+
+ private:
+  DeviceMemory memory_;
+  std::optional<MemoryWindow> window_;
+  std::optional<TileFlags> flags_;
+  layout::ExpertsHandle handle_{};
+};
+
+}  // namespace mscclpp

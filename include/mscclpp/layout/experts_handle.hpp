@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The memory in which tokens travel to experts and back, as kernels receive it, by value: what it is made for, what
+// lies where, and where each rank's is mapped here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/layout/tile_flags_handle.hpp"
+#include "mscclpp/layout/window_handle.hpp"
+
+namespace mscclpp::layout {
+
+// What it is made for; the same on every rank. Rank r has the experts from r * ceil(experts / ranks) on.
+struct ExpertLimits {
+  std::uint32_t experts = 0;       // of all ranks, 1 to 512
+  std::uint32_t topK = 0;          // of a token, at most; 1 to 16
+  std::uint32_t tokens = 0;        // of a rank in a call, at most
+  std::uint32_t hidden = 0;        // elements of a token
+  std::uint32_t elementBytes = 2;  // of the largest type that travels
+  std::uint32_t blocks = 132;      // of the largest grid
+  std::uint32_t gates = 0;         // tiles of placed rows that kernels wait for (experts/dispatch.hpp)
+  bool partOfEach = false;         // room at home for a part from each of a token's experts, not from each rank
+
+  static constexpr std::uint32_t mostExperts = 512;
+  static constexpr std::uint32_t mostTopK = 16;
+
+  friend constexpr bool operator==(ExpertLimits const&, ExpertLimits const&) = default;
+};
+
+// Offsets in bytes from the start of a rank's memory, the same on every rank.
+struct ExpertsLayout {
+  ExpertLimits limits;
+  std::uint32_t ranks;
+  std::uint32_t perRank;       // experts
+  std::uint32_t tileTokens;    // rows of one source that arrive together
+  std::uint32_t pieceColumns;  // of a row, that one warp moves
+  std::uint32_t pieces;        // of a row
+  std::uint32_t rowBytes;      // from one row to the next
+  std::uint32_t scalesOfRow;
+  std::uint32_t partsOfToken;
+  std::uint64_t rows;    // [source][slot], as they came
+  std::uint64_t scales;  // float [source][slot][scalesOfRow], of quantised rows
+  std::uint64_t heads;   // ExpertRow [source][slot]
+  std::uint64_t counts;  // uint32 [source][perRank + 1]: tokens for each expert, and rows
+  std::uint64_t parts;   // [token][partsOfToken], on their way home
+  std::uint64_t total;
+
+  static constexpr std::uint32_t scaleColumns = 128;  // that share a scale
+
+  static constexpr ExpertsLayout make(std::uint32_t ranks, ExpertLimits const& limits);
+
+  // Numbers of flags, in rounds that dispatch: of a source's counts, of a tile of its rows, of a tile of placed rows.
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t tilesOfSource() const { return ceilDiv(limits.tokens, tileTokens); }
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t countFlag(std::uint32_t source) const { return source; }
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t rowFlag(std::uint32_t source, std::uint32_t tile) const {
+    return ranks + source * tilesOfSource() + tile;
+  }
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t gateFlag(std::uint32_t gate) const { return rowFlag(ranks, 0) + gate; }
+  constexpr std::uint32_t flags() const {
+    auto const dispatch = gateFlag(limits.gates);
+    return dispatch > limits.tokens ? dispatch : limits.tokens;  // in rounds that combine, one for each token
+  }
+};
+
+// One of a token's experts, of the rank that got the row.
+struct alignas(16) ExpertEntry {
+  std::int32_t expert;     // among the rank's; -1: the expert is another rank's
+  std::uint32_t position;  // among those of the same source for the same expert
+  float weight;
+  std::uint32_t row;  // where the receiver has placed it; noExpertRow: nowhere
+};
+
+// What travels with a row.
+struct alignas(16) ExpertRow {
+  std::uint32_t token;  // its number at its source
+  std::uint32_t part;   // of the token, which its experts here make at home
+  ExpertEntry entries[ExpertLimits::mostTopK];
+};
+
+inline constexpr std::uint32_t noExpertRow = 0xffffffffu;
+
+constexpr ExpertsLayout ExpertsLayout::make(std::uint32_t ranks, ExpertLimits const& limits) {
+  constexpr std::uint64_t line = 128;
+  // A warp moves a row of 4 KiB in about the time that its flag takes; decoding, all warps shall have something to do.
+  constexpr std::uint32_t pieceBytes = 4096, few = 512;
+  ExpertsLayout l{};
+  l.limits = limits;
+  l.ranks = ranks;
+  l.perRank = ceilDiv(limits.experts, ranks);
+  l.tileTokens = limits.tokens <= few ? 4 : 32;
+  auto const pieces = limits.tokens <= few ? ceilDiv(limits.hidden * limits.elementBytes, pieceBytes) : 1;
+  l.pieceColumns = roundUp(ceilDiv(limits.hidden, pieces), scaleColumns);
+  l.pieces = ceilDiv(limits.hidden, l.pieceColumns);
+  l.rowBytes = roundUp(limits.hidden * limits.elementBytes, std::uint32_t{16});
+  l.scalesOfRow = ceilDiv(limits.hidden, scaleColumns);
+  auto const ofRanks = limits.topK < ranks ? limits.topK : ranks;
+  l.partsOfToken = limits.partOfEach ? limits.topK : ofRanks;
+  auto const slots = std::uint64_t{ranks} * limits.tokens;
+  l.rows = 0;
+  l.scales = roundUp<std::uint64_t>(l.rows + slots * l.rowBytes, line);
+  l.heads = roundUp<std::uint64_t>(l.scales + slots * l.scalesOfRow * sizeof(float), line);
+  l.counts = roundUp<std::uint64_t>(l.heads + slots * sizeof(ExpertRow), line);
+  l.parts = roundUp<std::uint64_t>(l.counts + std::uint64_t{ranks} * (l.perRank + 1) * sizeof(std::uint32_t), line);
+  l.total = l.parts + std::uint64_t{limits.tokens} * l.partsOfToken * l.rowBytes;
+  return l;
+}
+
+struct ExpertsHandle {
+  ExpertsLayout layout;
+  WindowHandle window;
+  TileFlagsHandle flags;
+};
+
+}  // namespace mscclpp::layout

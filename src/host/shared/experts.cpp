@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "mscclpp/host/fused/experts.hpp"
+
+#include <cstring>
+#include <span>
+
+#include "host/shared/members.hpp"
+
+namespace mscclpp {
+
+namespace {
+
+struct Bound {
+  char const* name;
+  std::uint64_t value, least, most;
+};
+
+void check(int rank, layout::ExpertLimits const& limits) {
+  using layout::ExpertLimits;
+  constexpr std::uint64_t many = 1u << 24;  // numbers of rows and flags fit into 32 bits
+  for (auto const& [name, value, least, most] : {
+           Bound{"experts", limits.experts, 1, ExpertLimits::mostExperts},
+           Bound{"topK", limits.topK, 1, ExpertLimits::mostTopK},
+           Bound{"tokens", limits.tokens, 1, many},
+           Bound{"hidden", limits.hidden, 1, many},
+           Bound{"elementBytes", limits.elementBytes, 1, 8},
+           Bound{"blocks", limits.blocks, 1, many},
+           Bound{"gates", limits.gates, 0, many},
+       }) {
+    if (value >= least && value <= most) continue;
+    fail(ErrorCode::invalidUsage, "rank {}: Experts with {} = {}; it can be {} to {}", rank, name, value, least, most);
+  }
+}
+
+std::string described(layout::ExpertLimits const& limits) {
+  return fmt::format("{} experts, topK {}, {} tokens of {} elements of {} bytes, {} blocks, {} gates{}", limits.experts,
+                     limits.topK, limits.tokens, limits.hidden, limits.elementBytes, limits.blocks, limits.gates,
+                     limits.partOfEach ? ", a part of each" : "");
+}
+
+}  // namespace
+
+Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& limits, std::vector<int> ranks) {
+  auto const& shared = CommunicatorImpl::of(communicator);
+  int const self = communicator.rank();
+  Members const members("Set of experts", *shared, ranks);
+  auto const told = members.together([&] {
+    check(self, limits);
+    handle_.layout = layout::ExpertsLayout::make(static_cast<std::uint32_t>(members.size()), limits);
+    memory_ = DeviceMemory(communicator.device(), handle_.layout.total);
+    auto const bytes = std::as_bytes(std::span<layout::ExpertLimits const, 1>(&limits, 1));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  });
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    int const peer = members.ranks()[i];
+    layout::ExpertLimits theirs{};
+    if (told[i].size() != sizeof theirs) {
+      fail(ErrorCode::invalidUsage,
+           "rank {}: rank {} is not making Experts; all members must make what they share in the same order", self,
+           peer);
+    }
+    std::memcpy(&theirs, told[i].data(), sizeof theirs);
+    if (theirs == limits) continue;
+    fail(ErrorCode::invalidUsage, "Experts: rank {} asks for {}, rank {} for {}; all members must ask for the same",
+         self, described(limits), peer, described(theirs));
+  }
+  window_.emplace(communicator, memory_.data(), memory_.bytes(), members.ranks());
+  flags_.emplace(communicator, layout::TileFlagsSize{.tiles = handle_.layout.flags(), .blocks = limits.blocks},
+                 members.ranks());
+  handle_.window = window_->deviceHandle();
+  handle_.flags = flags_->deviceHandle();
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Tokens to experts and back: every element of what arrives, where, and of the sums, beside the same on the host.
+#include "mscclpp/algorithms/experts/dispatch.hpp"
+
+#include "support/experts.hpp"
+
+using namespace mscclpp_test;
+
+TEST_CASE_TEMPLATE("tokens of other types", T, float, Half, BFloat16) {
+  checkExperts<T>({.ranks = 3, .limits = {.experts = 7, .topK = 3, .tokens = 9, .hidden = 37, .elementBytes = 4}});
+  checkExperts<T>({.ranks = 2, .limits = {.experts = 8, .topK = 2, .tokens = 40, .hidden = 136, .elementBytes = 4}});
+}
+
+TEST_CASE("rows travel quantised") {
+  ExpertsCase test{.ranks = 3, .limits = {.experts = 6, .topK = 3, .tokens = 5, .hidden = 300, .elementBytes = 4}};
+  checkExperts<float, Float8E4M3>(test);
+  checkExperts<BFloat16, Float8E5M2>(test);
+  checkExperts<Half, std::int8_t>(test);
+  test.limits.hidden = 3001;  // three pieces
+  checkExperts<float, Float8E4M3>(test);
+}
+
+TEST_CASE("one rank to many, one expert to many, all of a token's experts on one rank") {
+  for (int ranks : {1, 2, 5, 8, 16}) {
+    for (std::uint32_t experts : {1u, 3u, 16u, 20u}) {
+      CAPTURE(ranks);
+      CAPTURE(experts);
+      ExpertsCase test{.ranks = ranks};
+      test.limits = {.experts = experts, .topK = 4, .tokens = 7, .hidden = 24, .elementBytes = 4, .blocks = 3};
+      test.seed = static_cast<unsigned>(ranks) + experts;
+      test.layers = 1;
+      checkExperts<float>(test);
+    }
+  }
+}
+
+TEST_CASE("a hot expert, skewed routings, nobody at all") {
+  for (auto const crowd : {Crowd::skewed, Crowd::oneExpert, Crowd::nobody}) {
+    ExpertsCase test{.ranks = 4, .crowd = crowd};
+    test.limits = {.experts = 12, .topK = 4, .tokens = 12, .hidden = 20, .elementBytes = 4, .blocks = 5};
+    test.layers = 3;
+    checkExperts<float>(test);
+  }
+}
+
+TEST_CASE("a part home from each expert") {
+  ExpertsCase test{.ranks = 3};
+  test.limits = {.experts = 9, .topK = 4, .tokens = 10, .hidden = 50, .elementBytes = 4, .partOfEach = true};
+  checkExperts<float>(test);
+  checkExperts<BFloat16>(test);
+}
+
+TEST_CASE("more tokens than a block takes at a time, more of them than tiles") {
+  ExpertsCase test{.ranks = 2};
+  test.limits = {.experts = 40, .topK = 5, .tokens = 600, .hidden = 8, .elementBytes = 4, .blocks = 2};
+  test.layers = 1;
+  checkExperts<float>(test);
+}
+
+TEST_CASE("experts' rows from multiples on, padded, and dropped where there is no room") {
+  ExpertsCase test{.ranks = 3, .alignment = 16};
+  test.limits = {.experts = 6, .topK = 3, .tokens = 10, .hidden = 12, .elementBytes = 4};
+  checkExperts<float>(test);
+  test.rowsOfExpert = 4;
+  checkExperts<float>(test);
+  test.rowsOfExpert = 0;
+  test.alignment = 1;
+  test.room = 7;
+  checkExperts<float>(test);
+}
+
+TEST_CASE("dispatch in the kernel that multiplies") {
+  ExpertsCase test{.ranks = 3, .alignment = 4, .movers = 2};
+  test.limits = {.experts = 6, .topK = 3, .tokens = 10, .hidden = 12, .elementBytes = 4};
+  checkExperts<float>(test);
+  test.limits.hidden = 2100;  // three pieces
+  checkExperts<float, Float8E4M3>(test);
+}
+
+namespace {
+
+struct Wrong {
+  std::int64_t expert = 0;
+  std::uint32_t tokens = 2;
+  std::uint32_t topK = 2;
+  std::uint32_t hidden = 8;
+  std::uint32_t rows = 8;
+  std::uint32_t rowsOfExpert = 0;
+};
+
+struct WrongKernel {
+  MSCCLPP_DEVICE void operator()(float* x, std::int64_t const* indices, Wrong const& wrong,
+                                 DeviceExperts const& experts) const {
+    Dispatch<float, float> const dispatch(experts, thisGrid());
+    dispatch.send(thisGrid(), MatrixView<float const>{x, wrong.tokens, wrong.hidden},
+                  Routing{indices, nullptr, wrong.tokens, wrong.topK});
+    auto const& laidOut = wrong.rowsOfExpert != 0 ? dispatch.layOut(PaddedByExpert{wrong.rowsOfExpert})
+                                                  : dispatch.layOut(PackedByExpert{});
+    dispatch.place(thisGrid(), laidOut, PlacedRows<float>{{x + 64, wrong.rows, wrong.hidden}});
+    dispatch.end();
+  }
+};
+
+void checkRefused(Wrong const& wrong, std::string const& part) {
+  if (!canRun(1)) return;
+  std::string text;
+  forEachRank(1, [&](Rank& rank) {
+    Experts const experts(rank.communicator,
+                          {.experts = 2, .topK = 2, .tokens = 2, .hidden = 8, .elementBytes = 4, .blocks = 2});
+    GpuBuffer<float> const x(rank.device, 128);
+    GpuBuffer<std::int64_t> const indices(rank.device, 16);
+    std::vector<std::int64_t> const all(16, wrong.expert);
+    copyToDevice(indices, std::span<std::int64_t const>(all));
+    launch(rank.stream, {.blocks = 2, .threads = 64}, WrongKernel{}, x.data(), indices.data(), wrong,
+           experts.deviceHandle());
+    try {
+      rank.synchronize();
+    } catch (Error const& error) {
+      text = error.what();
+    }
+  });
+  INFO(text);
+  CHECK(text.find(part) != std::string::npos);
+  CHECK(part.empty() == text.empty());
+}
+
+std::string failureOf(std::function<layout::ExpertLimits(int)> const& limitsOf, int ranks = 1) {
+  std::string text;
+  forEachRank(ranks, [&](Rank& rank) {
+    try {
+      Experts const experts(rank.communicator, limitsOf(rank.rank));
+    } catch (Error const& error) {
+      CHECK(error.code() == ErrorCode::invalidUsage);
+      if (rank.rank == 0) text = error.what();
+    }
+  });
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("routings, rows and room that do not fit are refused in words") {
+  checkRefused({}, "");
+  checkRefused({.expert = 2}, "a token for expert 2: there are experts 0 to 1");
+  checkRefused({.expert = std::int64_t{1} << 32}, "a token for expert 4294967296: there are experts 0 to 1");
+  checkRefused({.tokens = 3}, "a routing or rows of 3: the Experts were made for 2");
+  checkRefused({.tokens = 1, .topK = 3}, "a routing or rows of 3: the Experts were made for 2");
+  checkRefused({.hidden = 9}, "a routing or rows of 9: the Experts were made for 8");
+  checkRefused({.rows = 3}, "row 3 of tokens for this rank's experts: there is room for 3");
+  checkRefused({.rowsOfExpert = 3}, "row 3 of tokens for this rank's experts: there is room for 3");
+}
+
+TEST_CASE("limits that cannot be, or differ between ranks, are refused") {
+  layout::ExpertLimits const good{.experts = 4, .topK = 2, .tokens = 2, .hidden = 8};
+  auto const of = [&](auto const& change) {
+    return failureOf([&](int) {
+      auto limits = good;
+      change(limits);
+      return limits;
+    });
+  };
+  CHECK(of([](auto&) {}).empty());
+  CHECK(of([](auto& l) { l.experts = 513; }) == "rank 0: Experts with experts = 513; it can be 1 to 512");
+  CHECK(of([](auto& l) { l.topK = 0; }) == "rank 0: Experts with topK = 0; it can be 1 to 16");
+  CHECK(of([](auto& l) { l.topK = 17; }) == "rank 0: Experts with topK = 17; it can be 1 to 16");
+  CHECK(of([](auto& l) { l.tokens = 0; }) == "rank 0: Experts with tokens = 0; it can be 1 to 16777216");
+  CHECK(of([](auto& l) { l.hidden = 0; }) == "rank 0: Experts with hidden = 0; it can be 1 to 16777216");
+  CHECK(of([](auto& l) { l.elementBytes = 9; }) == "rank 0: Experts with elementBytes = 9; it can be 1 to 8");
+  CHECK(of([](auto& l) { l.blocks = 0; }) == "rank 0: Experts with blocks = 0; it can be 1 to 16777216");
+  if (!canRun(2)) return;
+  auto const text = failureOf(
+      [&](int rank) {
+        auto limits = good;
+        limits.tokens += static_cast<unsigned>(rank);
+        return limits;
+      },
+      2);
+  CHECK(text ==
+        "Experts: rank 0 asks for 4 experts, topK 2, 2 tokens of 8 elements of 2 bytes, 132 blocks, 0 gates, rank 1 "
+        "for 4 experts, topK 2, 3 tokens of 8 elements of 2 bytes, 132 blocks, 0 gates; all members must ask for "
+        "the same");
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A layer of experts on every rank: tokens go to their experts, which multiply them by a number of their own, and come
+// home; beside the same steps on the host, bit for bit. Products are exact; sums are not, so their order shows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "mscclpp/algorithms/experts/combine.hpp"
+#include "mscclpp/algorithms/experts/dispatch.hpp"
+#include "mscclpp/host/fused/experts.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/launch/launch.hpp"
+#include "support/reference.hpp"
+#include "support/world.hpp"
+
+namespace mscclpp_test {
+
+enum class Crowd : std::uint8_t { even, skewed, oneExpert, nobody };
+
+struct ExpertsCase {
+  int ranks = 2;
+  layout::ExpertLimits limits{.experts = 4, .topK = 2, .tokens = 6, .hidden = 40, .elementBytes = 4, .blocks = 4};
+  Crowd crowd = Crowd::even;
+  std::uint32_t rowsOfExpert = 0;  // 0: packed, as many as come
+  std::uint32_t alignment = 1;
+  std::uint32_t room = 0;  // rows; 0: as many as can come
+  unsigned movers = 0;     // blocks beside those that multiply in one kernel; 0: kernels behind each other
+  unsigned layers = 2;
+  unsigned threads = 64;
+  bool overlap = false;
+  unsigned seed = 1;
+
+  unsigned blocks(int rank) const { return 1 + (static_cast<unsigned>(rank) + seed) % limits.blocks; }
+  layout::ExpertsLayout layout() const {
+    return layout::ExpertsLayout::make(static_cast<std::uint32_t>(ranks), limits);
+  }
+  std::uint32_t rows() const {
+    if (room != 0) return room;
+    auto const perRank = layout().perRank;
+    if (rowsOfExpert != 0) return rowsOfExpert * perRank;
+    auto const most = static_cast<std::uint32_t>(ranks) * limits.tokens * limits.topK;
+    return roundUp(most + perRank * (alignment - 1), alignment);
+  }
+};
+
+inline namespace MSCCLPP_BACKEND {
+
+template <class T, class W>
+struct DispatchTokens {
+  PackedByExpert packed;
+  PaddedByExpert padded;
+
+  MSCCLPP_DEVICE void operator()(T const* x, Routing<std::int64_t> const& routing, PlacedRows<W> const& out,
+                                 DeviceExperts const& experts) const {
+    allowNextKernel();
+    Dispatch<T, W> const dispatch(experts, thisGrid());
+    dispatch.send(thisGrid(), MatrixView{x, routing.tokens, experts.layout.limits.hidden}, routing);
+    dispatch.place(thisGrid(), padded.rows != 0 ? dispatch.layOut(padded) : dispatch.layOut(packed), out);
+    dispatch.end();
+  }
+};
+
+// Rows of this rank's expert e times a power of two of the expert's number.
+template <class T, class W>
+MSCCLPP_DEVICE void multiplyRows(PlacedRows<W> const& placed, T* results, DeviceExperts const& experts, std::uint32_t e,
+                                 std::uint32_t first, std::uint32_t count) {
+  auto const& layout = experts.layout;
+  auto const hidden = layout.limits.hidden;
+  auto const expert = static_cast<std::uint32_t>(experts.rank()) * layout.perRank + e;
+  for (auto i = thisBlock().rank(); i < count * hidden; i += thisBlock().size()) {
+    auto const row = first + i / hidden, column = i % hidden;
+    auto value = convertNumber<float>(*placed.rows.at(row, column));
+    if (placed.scales != nullptr) {
+      value *= placed.scales[std::size_t{row} * layout.scalesOfRow + column / layout.scaleColumns];
+    }
+    results[std::size_t{row} * hidden + column] = convertNumber<T>(value * static_cast<float>(1u << expert % 3));
+  }
+}
+
+// What the kernel before it has placed.
+template <class T, class W>
+struct Multiply {
+  MSCCLPP_DEVICE void operator()(PlacedRows<W> const& placed, T* results, DeviceExperts const& experts) const {
+    allowNextKernel();
+    waitForPreviousKernel();
+    for (std::uint32_t e = thisGrid().blockRank(); e < experts.layout.perRank; e += thisGrid().blockCount()) {
+      auto const first = placed.firsts[e];
+      auto const room = static_cast<std::uint32_t>(placed.rows.rows);
+      multiplyRows(placed, results, experts, e, first, first < room ? minimum(placed.counts[e], room - first) : 0);
+    }
+  }
+};
+
+// Dispatch in the kernel that multiplies: some blocks move rows, the others take tiles of them as they come.
+template <class T, class W>
+struct DispatchAndMultiply {
+  std::uint32_t tileRows;  // to which experts' rows are aligned
+  unsigned movers;
+
+  MSCCLPP_DEVICE void operator()(T const* x, Routing<std::int64_t> const& routing, PlacedRows<W> const& out, T* results,
+                                 DeviceExperts const& experts) const {
+    allowNextKernel();
+    Dispatch<T, W> const dispatch(experts, thisGrid());
+    auto const mine = blocksOfGrid(0, movers);
+    bool const moves = arch::blockIndex() < movers;
+    if (moves) dispatch.send(mine, MatrixView{x, routing.tokens, experts.layout.limits.hidden}, routing);
+    auto const& laidOut = dispatch.layOut(PackedByExpert{tileRows});
+    if (moves) {
+      dispatch.place(mine, laidOut, out);
+    } else {
+      auto const others = blocksOfGrid(movers, thisGrid().blockCount() - movers);
+      for (std::uint32_t e = others.blockRank(); e < experts.layout.perRank; e += others.blockCount()) {
+        for (std::uint32_t row = 0; row < laidOut.count[e]; row += tileRows) {
+          auto const first = laidOut.first[e] + row, rows = minimum(tileRows, laidOut.count[e] - row);
+          if (thisBlock().rank() == 0) dispatch.awaitPlaced(first / tileRows, rows);
+          syncWhole(thisBlock());
+          multiplyRows(out, results, experts, e, first, rows);
+        }
+      }
+    }
+    dispatch.end();
+  }
+};
+
+template <class T>
+struct CombineTokens {
+  MSCCLPP_DEVICE void operator()(T const* results, std::uint32_t rows, Routing<std::int64_t> const& routing, T* y,
+                                 DeviceExperts const& experts) const {
+    allowNextKernel();
+    Combine<T> const combine(experts, thisGrid());
+    combine.send(thisGrid(), MatrixView{results, rows, experts.layout.limits.hidden});
+    combine.fold(thisGrid(), routing, MatrixView{y, routing.tokens, experts.layout.limits.hidden});
+    combine.end();
+  }
+};
+
+// ---- host -----------------------------------------------------------------------------------------------------------
+
+// What each rank has in a layer.
+template <class T>
+struct ExpertsInput {
+  std::uint32_t tokens;
+  std::vector<T> x;
+  std::vector<std::int64_t> experts;
+  std::vector<float> weights;
+
+  static ExpertsInput make(ExpertsCase const& test, unsigned layer, int rank) {
+    auto const seed = test.seed * 1000u + layer;
+    std::mt19937_64 engine(seed * 131 + static_cast<unsigned>(rank));
+    auto const below = [&](std::uint64_t limit) { return static_cast<std::uint32_t>(engine() % limit); };
+    auto const& limits = test.limits;
+    ExpertsInput input;
+    input.tokens = test.crowd == Crowd::even && layer == 0 ? limits.tokens : below(limits.tokens + 1);
+    input.x = randomInput<T>(seed, rank, std::size_t{input.tokens} * limits.hidden);
+    for (std::uint32_t i = 0; i < input.tokens * limits.topK; ++i) {
+      std::int64_t expert = below(limits.experts + 1) - std::int64_t{1};  // now and then none
+      if (test.crowd == Crowd::skewed && below(2) == 0) expert = expert % 2;
+      if (test.crowd == Crowd::oneExpert) expert = limits.experts - 1;
+      if (test.crowd == Crowd::nobody) expert = -1;
+      // Mostly another than those before.
+      for (std::uint32_t k = 0; expert >= 0 && test.crowd == Crowd::even && k < i % limits.topK; ++k) {
+        if (input.experts[i - 1 - k] == expert && limits.experts > 2 * limits.topK) expert = -1;
+      }
+      input.experts.push_back(expert);
+      input.weights.push_back(static_cast<float>(1u << below(3)) / 2);
+    }
+    return input;
+  }
+};
+
+// What Dispatch sends of a row, as its receiver sees it.
+template <class T, class W>
+void wireOf(T const* row, std::uint32_t hidden, W* out, float* scales) {
+  if constexpr (std::is_same_v<T, W>) {
+    std::copy_n(row, hidden, out);
+  } else {
+    constexpr auto together = layout::ExpertsLayout::scaleColumns;
+    for (std::uint32_t first = 0; first < hidden; first += together) {
+      float most = 0;
+      auto const end = std::min(first + together, hidden);
+      for (auto c = first; c < end; ++c) most = std::max(most, std::abs(convertNumber<float>(row[c])));
+      for (auto c = first; c < end; ++c) {
+        out[c] = quantised<W>(convertNumber<float>(row[c]) * (most == 0 ? 0 : largestOf<W> / most));
+      }
+      scales[first / together] = most / largestOf<W>;
+    }
+  }
+}
+
+template <class T, class W>
+class ExpertsReference {
+ public:
+  ExpertsReference(ExpertsCase const& test, std::vector<ExpertsInput<T>> const& inputs)
+      : test_(test), layout_(test.layout()), inputs_(inputs) {}
+
+  struct Placed {
+    std::vector<W> rows;
+    std::vector<float> scales;
+    std::vector<std::uint32_t> firsts, counts, origins;
+    std::uint32_t dropped = 0;
+  };
+
+  // Of what nobody has placed anything all bytes are `filler`.
+  Placed placed(int rank, int filler) const {
+    auto const hidden = test_.limits.hidden;
+    Placed all;
+    all.rows.resize(std::size_t{test_.rows()} * hidden);
+    all.scales.resize(std::size_t{test_.rows()} * layout_.scalesOfRow);
+    all.origins.resize(test_.rows());
+    std::memset(static_cast<void*>(all.rows.data()), filler, all.rows.size() * sizeof(W));
+    std::memset(all.scales.data(), filler, all.scales.size() * sizeof(float));
+    std::memset(all.origins.data(), filler, all.origins.size() * sizeof(std::uint32_t));
+    forEachRow(rank, all, [&](std::uint32_t row, int source, std::uint32_t token) {
+      wireOf(inputs_[at(source)].x.data() + std::size_t{token} * hidden, hidden,
+             all.rows.data() + std::size_t{row} * hidden, all.scales.data() + std::size_t{row} * layout_.scalesOfRow);
+      all.origins[row] = static_cast<std::uint32_t>(source) * test_.limits.tokens + token;
+    });
+    return all;
+  }
+
+  std::vector<T> combined(int rank) const {
+    auto const& limits = test_.limits;
+    auto const& input = inputs_[at(rank)];
+    std::vector<T> y(std::size_t{input.tokens} * limits.hidden);
+    std::vector<W> wire(limits.hidden);
+    std::vector<float> scales(layout_.scalesOfRow);
+    for (std::uint32_t token = 0; token < input.tokens; ++token) {
+      wireOf(input.x.data() + std::size_t{token} * limits.hidden, limits.hidden, wire.data(), scales.data());
+      for (std::uint32_t c = 0; c < limits.hidden; ++c) {
+        auto value = convertNumber<float>(wire[c]);
+        if (!std::is_same_v<T, W>) value *= scales[c / layout_.scaleColumns];
+        y[std::size_t{token} * limits.hidden + c] = convertNumber<T>(sum(rank, token, value));
+      }
+    }
+    return y;
+  }
+
+ private:
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  int rankOf(std::int64_t expert) const { return static_cast<int>(expert / layout_.perRank); }
+
+  // f(row, source, token) for each that is placed on `rank`, with the tables of what goes where.
+  template <class F>
+  void forEachRow(int rank, Placed& all, F const& f) const {
+    std::uint32_t next = 0;
+    for (std::uint32_t e = 0; e < layout_.perRank; ++e) {
+      auto const first = test_.rowsOfExpert != 0 ? e * test_.rowsOfExpert : next;
+      std::uint32_t count = 0;
+      for (int source = 0; source < test_.ranks; ++source) {
+        auto const& input = inputs_[at(source)];
+        for (std::uint32_t i = 0; i < input.experts.size(); ++i) {
+          if (input.experts[i] != rank * std::int64_t{layout_.perRank} + e) continue;
+          auto const among = count++;
+          auto const row = first + among;
+          if (row >= test_.rows() || (test_.rowsOfExpert != 0 && among >= test_.rowsOfExpert)) {
+            ++all.dropped;
+          } else {
+            f(row, source, i / test_.limits.topK);
+          }
+        }
+      }
+      all.firsts.push_back(first);
+      all.counts.push_back(test_.rowsOfExpert != 0 ? std::min(count, test_.rowsOfExpert) : count);
+      next = roundUp(first + count, test_.alignment);
+    }
+  }
+
+  // Of what a token's experts make of `value`. Nothing is dropped.
+  float sum(int rank, std::uint32_t token, float value) const {
+    auto const& input = inputs_[at(rank)];
+    auto const topK = test_.limits.topK;
+    auto const result = [&](std::uint32_t k) {
+      auto const expert = input.experts[token * topK + k];
+      return convertNumber<float>(convertNumber<T>(value * static_cast<float>(1u << expert % 3)));
+    };
+    float total = 0;
+    std::vector<int> done;
+    for (std::uint32_t k = 0; k < topK; ++k) {
+      auto const expert = input.experts[token * topK + k];
+      if (expert < 0) continue;
+      if (test_.limits.partOfEach) {
+        total += result(k) * input.weights[token * topK + k];
+        continue;
+      }
+      if (std::find(done.begin(), done.end(), rankOf(expert)) != done.end()) continue;
+      done.push_back(rankOf(expert));
+      float part = 0;
+      for (auto other = k; other < topK; ++other) {
+        auto const theirs = input.experts[token * topK + other];
+        if (theirs >= 0 && rankOf(theirs) == rankOf(expert))
+          part += result(other) * input.weights[token * topK + other];
+      }
+      total += convertNumber<float>(convertNumber<T>(part));
+    }
+    return total;
+  }
+
+  ExpertsCase const& test_;
+  layout::ExpertsLayout layout_;
+  std::vector<ExpertsInput<T>> const& inputs_;
+};
+
+template <class T>
+void requireSame(std::string const& what, Rank const& rank, unsigned layer, GpuBuffer<T> const& found,
+                 std::vector<T> const& expected) {
+  std::vector<T> here(expected.size());
+  if (!here.empty()) copyToHost(std::span<T>(here), found);
+  if (countDifferent(here, expected) == 0) return;
+  throw std::runtime_error(what + " of rank " + std::to_string(rank.rank) + " in layer " + std::to_string(layer) +
+                           " is not the reference's");
+}
+
+template <class T, class W = T>
+void runExperts(Rank& rank, ExpertsCase const& test) {
+  auto limits = test.limits;
+  limits.blocks += test.movers;
+  if (test.movers != 0) limits.gates = test.rows() / test.alignment;
+  Experts const experts(rank.communicator, limits);
+  auto const layout = test.layout();
+  auto const tokens = std::size_t{limits.tokens};
+  GpuBuffer<T> const x(rank.device, tokens * limits.hidden), y(rank.device, tokens * limits.hidden),
+      results(rank.device, std::size_t{test.rows()} * limits.hidden);
+  GpuBuffer<std::int64_t> const indices(rank.device, tokens * limits.topK);
+  GpuBuffer<float> const weights(rank.device, tokens * limits.topK),
+      scales(rank.device, std::size_t{test.rows()} * layout.scalesOfRow);
+  GpuBuffer<W> const rows(rank.device, std::size_t{test.rows()} * limits.hidden);
+  GpuBuffer<std::uint32_t> const firsts(rank.device, layout.perRank), counts(rank.device, layout.perRank),
+      origins(rank.device, test.rows()), dropped(rank.device, 1);
+  PlacedRows<W> const placed{.rows = {rows.data(), test.rows(), limits.hidden},
+                             .scales = std::is_same_v<T, W> ? nullptr : scales.data(),
+                             .firsts = firsts.data(),
+                             .counts = counts.data(),
+                             .origins = origins.data(),
+                             .dropped = test.room != 0 || test.rowsOfExpert != 0 ? dropped.data() : nullptr};
+  LaunchShape const shape{.blocks = test.blocks(rank.rank), .threads = test.threads, .overlapPrevious = test.overlap};
+  constexpr int filler = 0x2a;
+  for (unsigned layer = 0; layer < test.layers; ++layer) {
+    std::vector<ExpertsInput<T>> inputs;
+    for (int r = 0; r < test.ranks; ++r) inputs.push_back(ExpertsInput<T>::make(test, layer, r));
+    auto const& own = inputs[static_cast<std::size_t>(rank.rank)];
+    if (own.tokens != 0) {
+      copyToDevice(x, std::span<T const>(own.x));
+      copyToDevice(indices, std::span<std::int64_t const>(own.experts));
+      copyToDevice(weights, std::span<float const>(own.weights));
+    }
+    rows.fill(filler);
+    scales.fill(filler);
+    origins.fill(filler);
+    y.fill(filler);
+    dropped.fill(0);
+    Routing<std::int64_t> const routing{indices.data(), weights.data(), own.tokens, limits.topK};
+    rank.meet();
+    if (test.movers != 0) {
+      auto both = shape;
+      both.blocks += test.movers;
+      launch(rank.stream, both, DispatchAndMultiply<T, W>{test.alignment, test.movers}, x.data(), routing, placed,
+             results.data(), experts.deviceHandle());
+    } else {
+      launch(rank.stream, shape, DispatchTokens<T, W>{{test.alignment}, {test.rowsOfExpert}}, x.data(), routing, placed,
+             experts.deviceHandle());
+      rank.pace();
+      launch(rank.stream, shape, Multiply<T, W>{}, placed, results.data(), experts.deviceHandle());
+    }
+    rank.pace();
+    launch(rank.stream, shape, CombineTokens<T>{}, results.data(), test.rows(), routing, y.data(),
+           experts.deviceHandle());
+    rank.synchronize();
+
+    ExpertsReference<T, W> const reference(test, inputs);
+    auto const expected = reference.placed(rank.rank, filler);
+    requireSame("the table of first rows", rank, layer, firsts, expected.firsts);
+    requireSame("the table of counts", rank, layer, counts, expected.counts);
+    requireSame("what came", rank, layer, rows, expected.rows);
+    if (!std::is_same_v<T, W>) requireSame("the table of scales", rank, layer, scales, expected.scales);
+    requireSame("where it came from", rank, layer, origins, expected.origins);
+    requireSame("the number of dropped rows", rank, layer, dropped, {expected.dropped});
+    if (test.room == 0 && test.rowsOfExpert == 0) requireSame("the sum", rank, layer, y, reference.combined(rank.rank));
+  }
+}
+
+template <class T, class W = T>
+void checkExperts(ExpertsCase const& test) {
+  if (!canRun(test.ranks)) return;
+  forEachRank(test.ranks, [&](Rank& rank) { runExperts<T, W>(rank, test); });
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp_test
