@@ -51,7 +51,8 @@ using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
     cutlass::gemm::KernelTmaWarpSpecializedCooperative>::CollectiveOp;
 
 template <class Gemm>
-typename Gemm::Arguments argumentsOf(Device device, int m, int n, int k, bf16 const* a, bf16 const* b) {
+typename Gemm::Arguments argumentsOf(Device device, int m, int n, int k, bf16 const* a, bf16 const* b,
+                                     bf16* d = nullptr) {
   typename Gemm::Arguments arguments{};
   arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
   arguments.problem_shape = {m, n, k, 1};
@@ -60,6 +61,8 @@ typename Gemm::Arguments argumentsOf(Device device, int m, int n, int k, bf16 co
   arguments.mainloop.ptr_B = reinterpret_cast<Element const*>(b);
   arguments.mainloop.dB = {k, {}, 0};
   arguments.epilogue.thread.alpha = 1;
+  arguments.epilogue.ptr_D = reinterpret_cast<Element*>(d);
+  arguments.epilogue.dD = {n, {}, 0};
   arguments.hw_info.device_id = device.ordinal;
   arguments.hw_info.sm_count =
       cutlass::KernelHardwareInfo::query_device_multiprocessor_count(arguments.hw_info.device_id);
@@ -111,10 +114,8 @@ void gatherProduct(bf16 const* x, bf16 const* w, bf16* y, Problem const& shape, 
                    TileFlags const& flags, bf16 const* all, Stream const& stream, Stream const& beside) {
   constexpr unsigned movers = 8;
   auto const [m, n, k, l] = shape;
-  auto arguments = argumentsOf<GatedGemm>(stream.device(), m, n, k, all, w);
+  auto arguments = argumentsOf<GatedGemm>(stream.device(), m, n, k, all, w, y);
   arguments.mainloop.await(flags.deviceHandle());
-  arguments.epilogue.ptr_D = reinterpret_cast<Element*>(y);
-  arguments.epilogue.dD = {n, {}, 0};
   arguments.scheduler.rank = flags.rank();
   arguments.scheduler.ranks = flags.size();
   arguments.hw_info.sm_count -= movers;

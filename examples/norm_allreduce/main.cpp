@@ -24,36 +24,31 @@ namespace {
 
 constexpr unsigned quantisedColumns = 128;
 
-// ---- the kernel
-// -------------------------------------------------------------------------------------------------------------
-
-template <class Schedule>
-using Rows = AllReduceRows<Schedule, PacketTransport<LL128, 2>, Sum>;
+// ---- the kernel -----------------------------------------------------------------------------------------------------
 
 template <class Schedule>
 struct AddNorm {
+  using Rows = AllReduceRows<Schedule, PacketTransport<LL128, 2>, Sum>;
   static constexpr unsigned maxThreads = 512;
 
-  MSCCLPP_DEVICE void operator()(bf16 const* x, bf16* residual, bf16 const* gamma, std::size_t tokens,
-                                 std::size_t hidden, DeviceTeam const& team, layout::WindowHandle const& values,
-                                 layout::WindowHandle const& factors) const {
-    SymmetricMatrix<Float8E4M3> const y(values, 0, tokens, hidden);
-    SymmetricMatrix<float> const scale(factors, 0, tokens, hidden / quantisedColumns);
-    MatrixView const kept{residual, tokens, hidden};
+  MSCCLPP_DEVICE void operator()(MatrixView<bf16 const> const& x, MatrixView<bf16> const& residual,
+                                 View<bf16 const> const& gamma, DeviceTeam const& team,
+                                 layout::WindowHandle const& values, layout::WindowHandle const& factors) const {
+    SymmetricMatrix<Float8E4M3> const y(values, 0, x.rows, x.columns);
+    SymmetricMatrix<float> const scale(factors, 0, x.rows, x.columns / quantisedColumns);
     auto const addNorm = [&](auto& row, auto const& r, auto const& g) {
       row.map([](float v, float old) { return v + old; }, r);
-      row.store(kept);
-      float const mean = row.sum([](float v) { return v * v; }) / static_cast<float>(hidden);
+      row.store(residual);
+      float const mean = row.sum([](float v) { return v * v; }) / static_cast<float>(x.columns);
       float const norm = 1 / std::sqrt(mean + 1e-6f);
       row.map([=](float v, float weight) { return v * norm * weight; }, g);
       row.template quantise<quantisedColumns>(y, scale);
     };
-    Rows<Schedule>{team}(thisGrid(), MatrixView{x, tokens, hidden}, addNorm, kept, View{gamma, hidden});
+    Rows{team}(thisGrid(), x, addNorm, residual, gamma);
   }
 };
 
-// ---- its use
-// ----------------------------------------------------------------------------------------------------------------
+// ---- its use --------------------------------------------------------------------------------------------------------
 
 float element(int rank, std::size_t i) {
   return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 3) % 11) - 5;
@@ -61,6 +56,7 @@ float element(int rank, std::size_t i) {
 
 template <class Schedule>
 void runSchedule(Communicator& communicator, char const* name, std::size_t tokens, std::size_t hidden) {
+  using Rows = typename AddNorm<Schedule>::Rows;
   auto const device = communicator.device();
   auto const ranks = static_cast<std::size_t>(communicator.size());
   std::vector<bf16> x(tokens * hidden), old(tokens * hidden), weight(hidden);
@@ -75,14 +71,14 @@ void runSchedule(Communicator& communicator, char const* name, std::size_t token
   copyToDevice(gamma, std::span<bf16 const>(weight));
 
   auto const most = Schedule::sameToAll ? tokens : (tokens + ranks - 1) / ranks;  // rows that a rank makes
-  auto const shape = Rows<Schedule>::template shape<bf16>(most, hidden, /*maxBlocks=*/8);
-  Team const team(communicator,
-                  Rows<Schedule>::requirement(static_cast<std::uint32_t>(ranks), shape.blocks, shape.threads));
+  auto const shape = Rows::template shape<bf16>(most, hidden, /*maxBlocks=*/8);
+  Team const team(communicator, Rows::requirement(static_cast<std::uint32_t>(ranks), shape.blocks, shape.threads));
   MemoryWindow const values(communicator, y.data(), y.bytes());
   MemoryWindow const factors(communicator, scale.data(), scale.bytes());
   Stream const stream(device);
-  launch(stream, shape, AddNorm<Schedule>{}, xOnDevice.data(), residual.data(), gamma.data(), tokens, hidden,
-         team.deviceHandle(), values.deviceHandle(), factors.deviceHandle());
+  launch(stream, shape, AddNorm<Schedule>{}, MatrixView<bf16 const>{xOnDevice.data(), tokens, hidden},
+         MatrixView{residual.data(), tokens, hidden}, View<bf16 const>{gamma.data(), hidden}, team.deviceHandle(),
+         values.deviceHandle(), factors.deviceHandle());
   communicator.synchronize(stream);
 
   auto const result = copyToHost(y);
