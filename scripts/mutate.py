@@ -60,12 +60,13 @@ PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_chann
             "mutation_kill_chain", "mutation_kill_port", "mutation_kill_hierarchical", "mutation_kill_catalogue",
             "mutation_kill_switch_channel", "mutation_kill_switch", "mutation_kill_switch_reduce",
             "mutation_kill_switch_pipeline", "mutation_kill_ring", "mutation_kill_prologue", "test_device_copy",
-            "test_device_bulk_copy", "test_device_port_channel", "mutation_kill_tiles", "mutation_kill_rows", "test_device_tile_flags",
-            "test_device_tile_order", "test_device_matrix", "test_algorithms_rows")
+            "test_device_bulk_copy", "test_device_port_channel", "mutation_kill_tiles", "mutation_kill_rows", "mutation_kill_experts", "test_device_tile_flags",
+            "test_device_tile_order", "test_device_matrix", "test_algorithms_rows",
+            "test_algorithms_experts")
 # Of mutants of FILES.
 FILES_PROGRAMS = ("test_dsl_wrong_programs", "test_dsl_wrong_channels", "test_dsl_verify", "test_check_dsl_random",
                   "test_check_dsl_generated")
-FIRST = (("rows/", "mutation_kill_rows"), ("tile_flags.hpp require", "test_device_tile_flags"), ("tile_flags", "mutation_kill_tiles"),
+FIRST = (("rows/", "mutation_kill_rows"), ("experts/", "mutation_kill_experts"), ("tile_flags.hpp require", "test_device_tile_flags"), ("tile_flags", "mutation_kill_tiles"),
          ("tile_order", "test_device_tile_order"), ("tiles/", "test_device_matrix"), ("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"),
          ("stage_pieces", "mutation_kill_chain"),
          ("prologue.hpp", "mutation_kill_prologue"), ("device/port_channel.hpp require", "test_device_port_channel"),
