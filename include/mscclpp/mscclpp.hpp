@@ -10,6 +10,8 @@
 #include "mscclpp/algorithms/collective/reduce_scatter.hpp"
 #include "mscclpp/algorithms/collective/rooted.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
+#include "mscclpp/algorithms/experts/combine.hpp"
+#include "mscclpp/algorithms/experts/dispatch.hpp"
 #include "mscclpp/algorithms/kernels.hpp"
 #include "mscclpp/algorithms/rows/all_reduce_rows.hpp"
 #include "mscclpp/device/barrier.hpp"

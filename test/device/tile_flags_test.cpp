@@ -35,7 +35,7 @@ struct CountKernel {
       for (unsigned tile = 0; tile < tiles; ++tile) {
         auto const arrivals = isLeftOut(tile, launchNumber) ? 0 : (tile + 1) * peerBlocks;
         if (tile % 3 == 1 && launchNumber % 2 == 0) continue;  // nobody waits for these
-        round.await(tile, arrivals);
+        if (round.await(tile, arrivals) != arrivals) *wrong = 3;
         auto const* const word = flags.counter(flags.rank, round.number(), tile);
         if (load<Order::relaxed, Scope::system>(word) != arrivals) *wrong = 2;  // what an earlier round has left
       }
@@ -82,7 +82,8 @@ struct WrongKernel {
 struct LonelyKernel {
   MSCCLPP_DEVICE void operator()(DeviceTileFlags const& flags, bool forTile) const {
     auto const round = flags.begin(thisGrid());
-    if (thisBlock().rank() == 0) forTile ? round.await(2, 5) : round.ready(1);
+    if (thisBlock().rank() == 0 && forTile) round.await(2, 5);
+    if (thisBlock().rank() == 0 && !forTile) round.ready(1);
     syncWhole(thisBlock());
     round.end();
   }
@@ -259,6 +260,9 @@ TEST_CASE_TEMPLATE("fused kernels", Bulk, std::false_type, std::true_type) {
     forEachRank(ranks, [&](Rank& rank) {
       if (Bulk::value && !canBulkCopy(rank)) return;
       runGatherProduct(rank, test);
+      auto byTicket = test;
+      byTicket.byTicket = true;
+      runGatherProduct(rank, byTicket);
       runProductScatter(rank, test);
       runProductSum(rank, test);
     });
