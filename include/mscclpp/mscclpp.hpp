@@ -24,6 +24,8 @@
 #include "mscclpp/device/symmetric_view.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/tiles/reduce_into.hpp"
+#include "mscclpp/device/tiles/roles.hpp"
 #include "mscclpp/device/tiles/slots.hpp"
+#include "mscclpp/device/tiles/tickets.hpp"
 #include "mscclpp/device/tiles/tile_flags.hpp"
 #include "mscclpp/device/tiles/tile_order.hpp"

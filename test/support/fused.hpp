@@ -17,7 +17,9 @@
 #include "mscclpp/device/bulk_copy.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
+#include "mscclpp/device/tiles/roles.hpp"
 #include "mscclpp/device/tiles/slots.hpp"
+#include "mscclpp/device/tiles/tickets.hpp"
 #include "mscclpp/device/tiles/tile_flags.hpp"
 #include "mscclpp/device/tiles/tile_order.hpp"
 #include "mscclpp/host/memory_window.hpp"
@@ -109,11 +111,13 @@ MSCCLPP_DEVICE void readyRank(R const& round, int rank) {
 
 // ---- all-gather, product --------------------------------------------------------------------------------------------
 
-// y = (all ranks' x, below each other) * weights. Some blocks move, the others multiply what has come.
+// y = (all ranks' x, below each other) * weights. Some blocks move, the others multiply what has come; or whoever is
+// free moves what is left to move, and multiplies then.
 template <Mistake M = Mistake::none>
 struct GatherProduct {
   FusedShape shape;
   unsigned movers;
+  bool byTicket = false;
 
   MSCCLPP_DEVICE void operator()(bf16 const* x, bf16 const* w, float* y, layout::WindowHandle const& window,
                                  DeviceTileFlags const& flags) const {
@@ -121,21 +125,28 @@ struct GatherProduct {
     auto const round = flags.begin(thisGrid());
     SymmetricMatrix<bf16> const gathered(window, 0, shape.rows, shape.inner);
     gathered.check(flags.watch, flags.size);
-    if (arch::blockIndex() < movers) {
-      move(x, gathered, flags, round);
+    auto const moves = [&](auto&& by) { move(x, gathered, flags, round, by); };
+    auto const products = [&](auto&& by) {
+      multiply(w, MatrixView{y, shape.rows, shape.columns}, gathered.own(), flags, round, by);
+    };
+    if (byTicket) {
+      Tickets tickets(round, thisBlock());
+      moves(tickets);
+      products(tickets);
     } else {
-      multiply(w, MatrixView{y, shape.rows, shape.columns}, gathered.own(), flags, round);
+      Roles{movers}.split(thisGrid(), moves, products);
     }
     round.end();
   }
 
  private:
-  template <class R>
+  // `by`: the blocks that do it, or tickets.
+  template <class R, class By>
   MSCCLPP_DEVICE void move(bf16 const* x, SymmetricMatrix<bf16> const& gathered, DeviceTileFlags const& flags,
-                           R const& round) const {
+                           R const& round, By& by) const {
     auto const block = thisBlock();
     BulkReader<GatherProduct> reader;
-    for (auto const tile : tilesOf<OwnOnly<>>(shape.gates(), flags.rank, blocksOfGrid(0, movers))) {
+    for (auto const tile : tilesOf<OwnOnly<>>(shape.gates(), flags.rank, by)) {
       auto const* from = x + std::size_t{tile.shardRow} * shape.inner;
       auto const count = std::size_t{tile.rows} * shape.inner;
       if (shape.bulkWrites) from = reader.load(from, count, flags.watch, [] {});
@@ -163,14 +174,13 @@ struct GatherProduct {
     if (M == Mistake::waitRead && shape.bulkWrites) bulkWait();
   }
 
-  template <class R>
+  template <class R, class By>
   MSCCLPP_DEVICE void multiply(bf16 const* w, MatrixView<float> const& y, MatrixView<bf16> const& gathered,
-                               DeviceTileFlags const& flags, R const& round) const {
+                               DeviceTileFlags const& flags, R const& round, By& by) const {
     auto const block = thisBlock();
     MatrixView const weights{w, shape.inner, shape.columns};
     BulkReader<MatrixView<float>> reader;
-    auto const blocks = blocksOfGrid(movers, thisGrid().blockCount() - movers);
-    for (auto const tile : tilesOf<OwnFirst<2>>(shape.tiles(), flags.rank, blocks)) {
+    for (auto const tile : tilesOf<OwnFirst<2>>(shape.tiles(), flags.rank, by)) {
       auto const gate = shape.gates().at(tile.owner, tile.down, 0);
       bf16 const* rows = gathered.at(tile.row, 0);
       if (shape.bulkReads) {
@@ -242,12 +252,9 @@ MSCCLPP_DEVICE void writeParts(FusedShape const& shape, bf16 const* x, bf16 cons
 template <Mistake M, class R, class Finish>
 MSCCLPP_DEVICE void foldOwnTiles(FusedShape const& shape, DeviceTileFlags const& flags, R const& round,
                                  Finish const& finish) {
-  using Own = OwnOnly<2>;
   auto const block = thisBlock();
-  auto const grid = shape.tiles();
-  for (auto next = round.ticket(block); next < Own::count(grid); next = round.ticket(block)) {
-    auto const tile = Own::at(grid, flags.rank, next);
-    if (tile.empty()) continue;
+  Tickets tickets(round, block);
+  for (auto const& tile : tilesOf<OwnOnly<2>>(shape.tiles(), flags.rank, tickets)) {
     if (block.rank() == 0) awaitTile<M>(flags, round, tile.number, static_cast<unsigned>(flags.size));
     block.sync();
     finish(tile);
@@ -373,6 +380,7 @@ struct FusedCase {
   unsigned seed = 1;
   unsigned threads = 32;
   bool overlap = false;
+  bool byTicket = false;  // in place of movers by number
 
   // Each rank has a grid of its own.
   unsigned blocks(int rank) const { return 1 + (static_cast<unsigned>(rank) + seed) % 3; }
@@ -462,12 +470,12 @@ void runGatherProduct(Rank& rank, FusedCase const& test) {
   TileFlags const flags(rank.communicator, {.tiles = shape.gates().count(), .blocks = FusedCase::mostBlocks});
   rank.meet();
   unsigned const movers = test.movers(rank.rank);
+  unsigned const blocks = movers + test.blocks(rank.rank) - 1;  // at times no more than movers
   for (unsigned round = 0; round < test.rounds; ++round) {
     rank.pace();
-    launch(rank.stream,
-           {.blocks = movers + test.blocks(rank.rank), .threads = test.threads, .overlapPrevious = test.overlap},
-           GatherProduct<M>{shape, movers}, x.data() + round * inputs.elements(), w.data(), y.data() + round * outputs,
-           window.deviceHandle(), flags.deviceHandle());
+    launch(rank.stream, {.blocks = blocks, .threads = test.threads, .overlapPrevious = test.overlap},
+           GatherProduct<M>{shape, movers, test.byTicket}, x.data() + round * inputs.elements(), w.data(),
+           y.data() + round * outputs, window.deviceHandle(), flags.deviceHandle());
   }
   rank.synchronize();
   std::vector<float> expected;
