@@ -56,6 +56,8 @@ inline constexpr std::array settings{
         "File for a timeline of triggers, transfers, waits and kernels, %p stands for the process id; empty: none."},
     Setting{"MSCCLPP_PROFILE", "",
             "Tuned profiles, as files or folders with colons between them; empty: those that are installed."},
+    Setting{"MSCCLPP_ARMS", "",
+            "Arms that operations take without measuring, as operation=arm with commas between; * for all operations."},
     Setting{
         "MSCCLPP_MODEL", "",
         "Figures of GPUs for the cost model, as files with colons between them; those built in are used where it is "
