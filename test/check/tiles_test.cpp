@@ -10,6 +10,8 @@
 #include "check/sweep.hpp"
 #include "support/fused.hpp"
 
+#include "../examples/gated_attention/attention.hpp"
+
 using namespace check_test;
 using namespace mscclpp_test;
 
@@ -32,7 +34,8 @@ FusedCase caseOf(int ranks, std::uint64_t variant) {
                     .bulkReads = bulkReads},
           .rounds = 1 + below(3),
           .seed = static_cast<unsigned>(variant),
-          .overlap = below(2) == 0};
+          .overlap = below(2) == 0,
+          .byTicket = below(2) == 0};
 }
 
 // Two rounds of two ranks, in which each rank has two tile rows.
@@ -71,6 +74,20 @@ TEST_CASE("product and reduce-scatter by slots") {
 TEST_CASE("product and all-reduce by owners in turn") {
   for (int ranks : {2, 3, 5, 8}) {
     sweep(ranks, [=](Rank& rank, std::uint64_t variant) { runProductSum(rank, caseOf(ranks, variant)); });
+  }
+}
+
+TEST_CASE("attention behind the gate") {
+  for (int ranks : {2, 3, 5}) {
+    sweep(ranks, [=](Rank& rank, std::uint64_t variant) {
+      std::mt19937_64 engine(variant * 7321 + static_cast<std::uint64_t>(ranks));
+      auto const below = [&](unsigned limit) { return static_cast<unsigned>(engine() % limit); };
+      gated_attention::run<32>(rank.communicator, {.tokens = 1 + below(12 * static_cast<unsigned>(ranks)),
+                                                   .movers = 1 + below(2),
+                                                   .blocks = 1 + below(3),
+                                                   .threads = 64 + 32 * below(2),
+                                                   .rounds = 1 + below(2)});
+    });
   }
 }
 
