@@ -35,9 +35,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/quantised.hpp"
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
 #include "mscclpp/algorithms/experts/routing_scan.hpp"
-#include "mscclpp/algorithms/rows/quantised.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/group_ops.hpp"
 #include "mscclpp/device/reduce_op.hpp"

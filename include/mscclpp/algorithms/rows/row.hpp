@@ -23,7 +23,7 @@
 #include <type_traits>
 
 #include "mscclpp/algorithms/core/concepts.hpp"
-#include "mscclpp/algorithms/rows/quantised.hpp"
+#include "mscclpp/algorithms/core/quantised.hpp"
 #include "mscclpp/algorithms/rows/row_access.hpp"
 #include "mscclpp/algorithms/rows/row_group.hpp"
 #include "mscclpp/base/bits.hpp"
