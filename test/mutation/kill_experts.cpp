@@ -32,11 +32,20 @@ TEST_CASE("to experts and back") {
   explored(test);
 }
 
+TEST_CASE("twice in turn, and as many experts as a token can have") {
+  ExpertsCase test{.ranks = 2, .limits = limits(20, 16, 3, 6), .layers = 1, .repeats = 2};
+  explored(test);
+  test.limits.partOfEach = true;
+  explored(test);
+}
+
 TEST_CASE("where there is no room") {
   ExpertsCase test{.ranks = 2, .limits = limits(4, 2, 6, 10), .rowsOfExpert = 3};
   explored(test);
   test.rowsOfExpert = 0;
   test.room = 5;
+  explored(test);
+  test.limits.partOfEach = true;
   explored(test);
 }
 

@@ -31,6 +31,7 @@ ExpertsCase caseOf(int ranks, std::uint64_t variant) {
   test.movers = test.rowsOfExpert == 0 ? below(3) : 0;
   test.threads = 32 + 32 * below(2);
   test.overlap = below(2) == 0;
+  test.repeats = 1 + below(2);
   test.seed = static_cast<unsigned>(variant);
   return test;
 }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "experts/experts_bench.hpp"
+
+#include <functional>
+#include <memory>
+
+#include "experts/layer.hpp"
+#include "machine/machine.hpp"
+#include "machine/over_ranks.hpp"
+#include "mscclpp/host/ranks.hpp"
+#include "mscclpp/host/runtime.hpp"
+
+namespace experts_bench {
+namespace {
+
+using namespace mscclpp;
+
+class RankBench {
+ public:
+  RankBench(Communicator& communicator, Options const& options, Result& result)
+      : communicator_(communicator),
+        options_(options),
+        result_(result),
+        stream_(communicator.device()),
+        timer_(bench::machine(kernelDevice)->makeTimer(stream_)) {}
+
+  void measureAll() {
+    for (auto const crowd : options_.crowds) {
+      measure<bf16>("bfloat16", crowd);
+      measure<Float8E4M3>("float8_e4m3", crowd);
+    }
+  }
+
+ private:
+  template <class W>
+  void measure(char const* wire, Crowd crowd) {
+    std::vector<Row> best(3);
+    for (auto const blocks : blocksToTry()) {
+      Layer<W> const layer(communicator_, stream_, options_, crowd, blocks);
+      communicator_.bootstrap()->barrier();
+      layer.dispatch();
+      layer.widen();
+      layer.combine();
+      communicator_.synchronize(stream_, std::chrono::minutes(1));
+      Row common;
+      common.wire = wire;
+      common.crowd = crowd;
+      common.blocks = blocks;
+      common.rows = static_cast<std::size_t>(bench::largest(communicator_, static_cast<double>(layer.rowsOut())));
+      auto const phase = [&](std::size_t number, char const* name, std::size_t rowBytes, auto const& operate) {
+        auto row = common;
+        row.phase = name;
+        row.bytes = row.rows * rowBytes;
+        time(row, operate);
+        row.wrong = bench::total(communicator_, layer.wrong());
+        auto& before = best[number];
+        auto const wrong = before.wrong + row.wrong;
+        if (before.blocks == 0 || row.microseconds < before.microseconds) before = row;
+        before.wrong = wrong;
+      };
+      phase(0, "dispatch", layer.rowBytes(), [&] { layer.dispatch(); });
+      phase(1, "combine", Layer<W>::partBytes(options_), [&] { layer.combine(); });
+      phase(2, "both", layer.rowBytes() + Layer<W>::partBytes(options_), [&] {
+        layer.dispatch();
+        layer.combine();
+      });
+    }
+    for (std::size_t i = 0; i < 2; ++i) best.push_back(copyOf(best[i]));
+    if (communicator_.rank() == 0) result_.rows.insert(result_.rows.end(), best.begin(), best.end());
+  }
+
+  // As many bytes from memory to memory of this device, by as many blocks.
+  Row copyOf(Row const& phase) {
+    auto row = phase;
+    row.phase = "copy as " + phase.phase;
+    row.wrong = 0;
+    auto const bytes = std::max<std::size_t>(row.bytes, 16);
+    GpuBuffer<std::byte> const from(communicator_.device(), bytes), to(communicator_.device(), bytes);
+    from.fill(1);
+    time(row, [&] {
+      launch(stream_, {.blocks = row.blocks, .threads = options_.threads}, CopyKernel{}, to.data(), from.data(),
+             std::uint64_t{bytes});
+    });
+    return row;
+  }
+
+  std::vector<unsigned> blocksToTry() const {
+    if (!options_.blocks.empty()) return options_.blocks;
+    if (communicator_.device().kind == DeviceKind::sim) return {4};
+    // All ranks' blocks shall run at once, also those that share a GPU.
+    auto const all = static_cast<unsigned>(mostBlocks_ / std::max(1, communicator_.ranksPerDevice()));
+    std::vector<unsigned> tried;
+    for (unsigned const blocks : {16u, 32u, 64u, 128u}) {
+      if (blocks <= all) tried.push_back(blocks);
+    }
+    if (tried.empty()) tried.push_back(std::max(1u, all));
+    return tried;
+  }
+
+  void time(Row& row, std::function<void()> const& operate) {
+    auto times = timer_->measure({.restore = [] {},
+                                  .operate = [&](int, bool) { operate(); },
+                                  .operations = options_.operations,
+                                  .together = [&] { communicator_.bootstrap()->barrier(); },
+                                  .synchronize = [&] { communicator_.synchronize(stream_, std::chrono::minutes(1)); }},
+                                 options_.replays);
+    // Each replay, and each rank, in turn.
+    for (double& one : times) one = bench::largest(communicator_, one);
+    std::ranges::sort(times);
+    row.microseconds = times[times.size() / 2] * 1e6;
+    row.p99 = times[(times.size() * 99 - 1) / 100] * 1e6;
+  }
+
+  Communicator& communicator_;
+  Options const& options_;
+  Result& result_;
+  Stream stream_;
+  std::unique_ptr<bench::Timer> timer_;
+  int mostBlocks_ = 132;  // an H100's and an H200's
+};
+
+}  // namespace
+
+Result measure(Options const& options) {
+  auto& machine = *bench::machine(kernelDevice);
+  machine.prepare(options.ranks != 0 ? options.ranks : 8);
+  Result result;
+  int const devices = Device::count(kernelDevice);
+  result.ranks = options.ranks != 0 ? options.ranks : std::min(8, devices);
+  result.devices = std::min(result.ranks, devices);
+  result.note = machine.note();
+  runRanks(devicesInTurn(kernelDevice, result.ranks), [&](Communicator& communicator) {
+    machine.use(communicator.device());
+    RankBench(communicator, options, result).measureAll();
+  });
+  return result;
+}
+
+}  // namespace experts_bench
