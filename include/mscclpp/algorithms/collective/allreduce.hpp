@@ -25,6 +25,10 @@
 //   AllReduce<OneShot, SwitchPackets<LL8>, Sum>{team}(thisGrid(), View{x, n}, View{y, n});
 //   AllReduce<SwitchPipeline<WarpRoles>, SwitchStage<4>, Sum>{team}(thisGrid(), View{x, n}, View{y, n});
 //
+// Quantised on the way, with a bound of the error (transport/wire.hpp); nothing chooses it but its caller:
+//
+//   AllReduce<TwoShot, Wire<Float8E4M3, 64>, Sum>{team}(thisGrid(), View{x, n}, View{y, n});
+//
 // The input may have a prologue (algorithms/core/prologue.hpp), where this rank reads it.
 //
 // The epilogue runs in registers before the store, on every rank, on Vectors of the accumulator type; with TwoShot the
@@ -45,8 +49,10 @@
 #include "mscclpp/algorithms/schedule/switch_pipeline.hpp"
 #include "mscclpp/algorithms/schedule/two_shot.hpp"
 #include "mscclpp/algorithms/schedule/two_shot_push.hpp"
+#include "mscclpp/algorithms/schedule/two_shot_quantised.hpp"
 #include "mscclpp/algorithms/transport/memory_transport.hpp"
 #include "mscclpp/algorithms/transport/packet_transport.hpp"
+#include "mscclpp/algorithms/transport/wire.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
@@ -61,6 +67,15 @@ class AllReduce : public Composed<Collective::allReduce, Schedule, Tr> {
                                                                Epilogue const& epilogue = {}) const {
     check(in, out);
     Schedule::template run<Tr, ReductionOf<T>, Ranks>(team_, blocks, sourceOf<T>(in), out, epilogue);
+  }
+
+  // Quantised packets.
+  template <BlockSet B, Input In, class T, class Epilogue = Identity>
+  requires WireTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, View<T> out,
+                                                            Epilogue const& epilogue = {}) const {
+    static_assert(std::is_same_v<Schedule, TwoShot>, "AllReduce: Wire goes with TwoShot");
+    check(in, out);
+    TwoShotQuantised::run<Tr, ReductionOf<T>, Ranks>(team_, blocks, sourceOf<T>(in), out, epilogue);
   }
 
   // The output is symmetric, and peers store into it.
