@@ -27,9 +27,9 @@ struct JsonFile {
   // ours has more than 12.
   static constexpr int mostDepth = 64;
 
-  // `what`: as "plan my.json"; `remedy`: how to get a right one, or empty.
-  JsonFile(std::string_view text, std::string what_, std::string_view remedy_ = {})
-      : what(std::move(what_)), remedy(remedy_) {
+  // `itsName`: as "plan my.json"; `help`: how to get a right one, or empty.
+  JsonFile(std::string_view text, std::string itsName, std::string_view help = {})
+      : what(std::move(itsName)), remedy(help) {
     if (auto const depth = depthOf(text); depth > mostDepth) {
       refuse(fmt::format("its brackets are {} deep within each other; allowed are {}", depth, mostDepth));
     }

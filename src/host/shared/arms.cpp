@@ -344,6 +344,7 @@ ArmTimes ArmChoice::measure(ArmKey const& key, Stream const& stream, Run const& 
   }
 
   std::vector<double> own;
+  own.reserve(taken.size());
   for (auto const arm : taken) own.push_back(medianOf(samples[arm]));
   auto const bytes = std::as_bytes(std::span(own));
   ArmTimes times;

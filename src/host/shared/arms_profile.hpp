@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "mscclpp/host/fused/arms.hpp"
 
@@ -26,7 +27,10 @@ struct ArmsProfile {
     int ranksPerDevice = 1;
     bool wholeLines = true;
 
-    friend auto operator<=>(Subject const&, Subject const&) = default;
+    friend bool operator<(Subject const& one, Subject const& other) noexcept {
+      return std::tie(one.device, one.ranks, one.ranksPerDevice, one.wholeLines) <
+             std::tie(other.device, other.ranks, other.ranksPerDevice, other.wholeLines);
+    }
   };
   using Seconds = std::map<std::string, std::optional<double>>;  // by arm; none: refused
   using Keys = std::map<ArmKey, Seconds>;

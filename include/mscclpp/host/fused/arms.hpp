@@ -29,7 +29,6 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +38,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -61,7 +61,9 @@ class ArmKey {
 
   std::span<std::int64_t const> numbers() const noexcept { return {numbers_.data(), size_}; }
 
-  friend auto operator<=>(ArmKey const&, ArmKey const&) = default;
+  friend bool operator<(ArmKey const& one, ArmKey const& other) noexcept {
+    return std::tie(one.size_, one.numbers_) < std::tie(other.size_, other.numbers_);
+  }
 
  private:
   std::array<std::int64_t, mostNumbers> numbers_{};
