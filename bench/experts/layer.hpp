@@ -27,13 +27,16 @@ inline namespace MSCCLPP_BACKEND {
 
 using namespace mscclpp;
 
+// Of an expert's first row: tiles of products of many tokens, hardly any of few.
+MSCCLPP_HOST_DEVICE constexpr std::uint32_t alignmentFor(std::uint32_t tokens) { return tokens > 512 ? 128 : 8; }
+
 template <class W>
 struct DispatchKernel {
   MSCCLPP_DEVICE void operator()(bf16 const* x, Routing<std::int32_t> const& routing, PlacedRows<W> const& placed,
                                  DeviceExperts const& experts) const {
     Dispatch<bf16, W> const dispatch(experts, thisGrid());
     dispatch.send(thisGrid(), MatrixView{x, routing.tokens, placed.rows.columns}, routing);
-    dispatch.place(thisGrid(), dispatch.layOut(PackedByExpert{128}), placed);
+    dispatch.place(thisGrid(), dispatch.layOut(PackedByExpert{alignmentFor(routing.tokens)}), placed);
     dispatch.end();
   }
 };
@@ -173,7 +176,8 @@ class Layer {
     }
     std::uint32_t room = 1;
     for (std::uint32_t e = 0; e < options.experts; ++e) {
-      if (rankOf(options, ranks, static_cast<std::int32_t>(e)) == rank) room += roundUp(counts[e], 128u);
+      if (rankOf(options, ranks, static_cast<std::int32_t>(e)) == rank)
+        room += roundUp(counts[e], alignmentFor(options.tokens));
     }
     return room;
   }

@@ -58,13 +58,17 @@ class Combine {
     auto const& layout = experts_.layout;
     experts_.requireLimit(results.columns, layout.limits.hidden);
     auto const warps = impl::Warps::of(blocks);
-    // Other ranks first: their rows have a way to go.
+    // Other ranks first: their rows have a way to go. Each home's begin with the warp behind the last of the one
+    // before.
+    auto first = warps.rank;
     for (int distance = 1; distance <= experts_.size(); ++distance) {
       int const home = (experts_.rank() + distance) % experts_.size();
       auto const units = experts_.rowsFrom(home) * layout.pieces;
-      for (auto unit = warps.rank; unit < units; unit += warps.count) {
+      auto unit = first;
+      for (; unit < units; unit += warps.count) {
         sendPiece(results, home, unit / layout.pieces, unit % layout.pieces);
       }
+      first = unit - units;
     }
   }
 
@@ -94,37 +98,33 @@ class Combine {
     if (warp.rank() == 0) round_.ready(home);
     syncWhole(warp);
     bool const whole = impl::isWhole(results, 16);
-    auto const rowOf = [&](std::uint32_t k) {
+    impl::ExpertTerms const terms(layout.limits.topK, [&](std::uint32_t k) -> impl::ExpertTerm {
       auto const& entry = head.entries[k];
-      return entry.expert < 0 ? layout::noExpertRow : entry.row;
+      return {entry.expert < 0 ? layout::noExpertRow : entry.row, entry.weight};
+    });
+    auto const load = [&](std::uint32_t row, std::uint32_t at, std::uint32_t count) {
+      return impl::loadElements<N>(results.at(row, piece.first + at), count, whole);
     };
+    auto const token = head.token;
     if (!layout.limits.partOfEach) {
-      auto* const to = experts_.part<T>(home, head.token, head.part) + piece.first;
+      auto* const to = experts_.part<T>(home, token, head.part) + piece.first;
       impl::forEachElements<N>(piece.count, [&](std::uint32_t at, std::uint32_t count) {
-        Vector<float, N> total{};
-        for (std::uint32_t k = 0; k < layout.limits.topK; ++k) {
-          auto const row = rowOf(k);
-          if (row == layout::noExpertRow) continue;
-          add(total, impl::loadElements<N>(results.at(row, piece.first + at), count, whole), head.entries[k].weight);
-        }
+        auto const total = terms.template sum<T, N>([&](std::uint32_t row) { return load(row, at, count); });
         impl::storeElements<N>(to + at, convert<T>(total), count, true);
       });
     } else {
-      for (std::uint32_t k = 0; k < layout.limits.topK; ++k) {
+      for (std::uint32_t k = 0; k < terms.count(); ++k) {
         if (head.entries[k].expert < 0) continue;
-        auto* const to = experts_.part<T>(home, head.token, k) + piece.first;
-        auto const row = rowOf(k);
+        auto* const to = experts_.part<T>(home, token, k) + piece.first;
+        auto const row = terms.row(k);
         impl::forEachElements<N>(piece.count, [&](std::uint32_t at, std::uint32_t count) {
-          Vector<T, N> values{};
-          if (row != layout::noExpertRow) {
-            values = impl::loadElements<N>(results.at(row, piece.first + at), count, whole);
-          }
+          auto const values = row != layout::noExpertRow ? load(row, at, count) : Vector<T, N>{};
           impl::storeElements<N>(to + at, values, count, true);
         });
       }
     }
     syncWhole(warp);
-    if (warp.rank() == 0) round_.arrive(home, head.token);
+    if (warp.rank() == 0) round_.arrive(home, token);
   }
 
   template <class I, class Finish>
@@ -138,23 +138,17 @@ class Combine {
     if (warp.rank() == 0) round_.await(token, ranks * layout.pieces);
     syncWhole(warp);
     bool const whole = impl::isWhole(out, 16);
-    auto const parts = layout.limits.partOfEach ? routing.topK : ranks;
+    bool const each = layout.limits.partOfEach;
+    impl::ExpertTerms const terms(each ? routing.topK : ranks, [&](std::uint32_t k) -> impl::ExpertTerm {
+      return {each && ofToken[k] < 0 ? layout::noExpertRow : k, each ? routing.weight(token, k) : 1};
+    });
     impl::forEachElements<N>(piece.count, [&](std::uint32_t at, std::uint32_t count) {
-      Vector<float, N> total{};
-      for (std::uint32_t p = 0; p < parts; ++p) {
-        if (layout.limits.partOfEach && ofToken[p] < 0) continue;
-        auto const* const from = experts_.part<T>(experts_.rank(), token, p) + piece.first;
-        add(total, impl::loadElements<N>(from + at, count, true),
-            layout.limits.partOfEach ? routing.weight(token, p) : 1.0f);
-      }
+      auto const total = terms.template sum<T, N>([&](std::uint32_t part) {
+        return impl::loadElements<N>(experts_.part<T>(experts_.rank(), token, part) + piece.first + at, count, true);
+      });
       auto const sums = finish(total, token, piece.first + at);
       impl::storeElements<N>(out.at(token, piece.first + at), convert<T>(sums), count, whole);
     });
-  }
-
-  MSCCLPP_DEVICE static void add(Vector<float, N>& total, Vector<T, N> const& values, float weight) {
-    MSCCLPP_UNROLL
-    for (unsigned i = 0; i < N; ++i) total[i] = Sum{}(total[i], static_cast<float>(values[i]) * weight);
   }
 
   DeviceExperts const& experts_;

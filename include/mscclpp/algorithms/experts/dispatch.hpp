@@ -162,7 +162,7 @@ class Dispatch {
     auto const group = thisBlock();
     auto const perRank = experts_.layout.perRank;
     auto const ranks = static_cast<std::uint32_t>(experts_.size());
-    for (auto i = blocks.blockRank(); i < ranks; i += blocks.blockCount()) {
+    for (auto i = scan.teller(); i < ranks; i += blocks.blockCount()) {
       int const peer = static_cast<int>((static_cast<std::uint32_t>(experts_.rank()) + 1 + i) % ranks);
       if (group.rank() == 0) round_.ready(peer);
       syncWhole(group);
@@ -224,20 +224,31 @@ class Dispatch {
   }
 
   MSCCLPP_DEVICE void quantise(T const* from, W* to, float* scales, impl::RowPiece const& piece) const {
-    constexpr unsigned each = layout::ExpertsLayout::scaleColumns / arch::warpSize;
+    constexpr auto columns = layout::ExpertsLayout::scaleColumns;
+    constexpr unsigned each = columns / arch::warpSize;
+    constexpr unsigned together = 4;  // scales whose loads are on their way
     auto const lane = thisWarp().rank();
     bool const whole = isAligned(from, each * sizeof(T));
-    for (std::uint32_t first = 0; first < piece.count; first += layout::ExpertsLayout::scaleColumns) {
-      auto const at = first + lane * each;
-      auto const count = at < piece.count ? minimum(each, piece.count - at) : 0;
-      auto const values = convert<float>(impl::loadElements<each>(from + at, count, whole));
-      float most = 0;
+    for (std::uint32_t first = 0; first < piece.count; first += together * columns) {
+      Vector<T, each> held[together];
+      arch::leaveUnset(held);
+      auto const at = [&](unsigned i) { return first + i * columns + lane * each; };
+      auto const count = [&](unsigned i) { return at(i) < piece.count ? minimum(each, piece.count - at(i)) : 0; };
       MSCCLPP_UNROLL
-      for (unsigned i = 0; i < each; ++i) most = Max{}(most, values[i] < 0 ? -values[i] : values[i]);
-      most = reduce(thisWarp(), most, Max{});
-      auto const factor = most == 0 ? 0 : largestOf<W> / most;
-      impl::storeElements<each>(to + at, map(values, [&](float v) { return quantised<W>(v * factor); }), count, true);
-      if (lane == 0) scales[(piece.first + first) / layout::ExpertsLayout::scaleColumns] = most / largestOf<W>;
+      for (unsigned i = 0; i < together; ++i) held[i] = impl::loadElements<each>(from + at(i), count(i), whole);
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < together; ++i) {
+        if (first + i * columns >= piece.count) break;
+        auto const values = convert<float>(held[i]);
+        float most = 0;
+        MSCCLPP_UNROLL
+        for (unsigned k = 0; k < each; ++k) most = Max{}(most, values[k] < 0 ? -values[k] : values[k]);
+        most = reduce(thisWarp(), most, Max{});
+        auto const factor = most == 0 ? 0 : largestOf<W> / most;
+        auto const small = map(values, [&](float v) { return quantised<W>(v * factor); });
+        impl::storeElements<each>(to + at(i), small, count(i), true);
+        if (lane == 0) scales[(piece.first + first) / columns + i] = most / largestOf<W>;
+      }
     }
   }
 
@@ -272,32 +283,75 @@ class Dispatch {
     int const self = experts_.rank();
     auto const piece = impl::RowPiece::of(layout, number);
     auto& head = experts_.head(self, source, slot);
-    for (std::uint32_t k = 0; k < layout.limits.topK; ++k) {
-      auto const& entry = head.entries[k];
-      if (entry.expert < 0) continue;
-      auto const expert = static_cast<std::uint32_t>(entry.expert);
-      auto const among = laidOut.ahead[static_cast<unsigned>(source) * layout.perRank + expert] + entry.position;
-      auto const row = laidOut.first[expert] + among;
-      bool const few = among < laidOut.limit;
-      if (!few || row >= out.rows.rows) {
-        requireAlone(out.dropped != nullptr, experts_.flags.watch, source, std::uint64_t(layout::Misuse::expertRows),
-                     few ? out.rows.rows : laidOut.limit, few ? row : among);
-        if (number == 0 && warp.rank() == 0) reduceAdd<Order::relaxed, Scope::device>(out.dropped, 1u);
-        continue;
-      }
-      copy(warp, out.rows.at(row, piece.first), experts_.row<W>(self, source, slot) + piece.first,
-           std::uint64_t{piece.count} * sizeof(W));
+    impl::ExpertTerms const terms(layout.limits.topK, [&](std::uint32_t k) -> impl::ExpertTerm {
+      auto& entry = head.entries[k];
+      if (entry.expert < 0) return {layout::noExpertRow, 0};
+      auto const row = rowFor(laidOut, out, source, entry);
+      if (number == 0) note(out, source, head, entry, row);
+      return {row, 0};
+    });
+    copyToAll(out, experts_.row<W>(self, source, slot) + piece.first, terms, piece);
+    for (std::uint32_t k = 0; k < terms.count(); ++k) {
+      auto const row = terms.row(k);
+      if (row == layout::noExpertRow) continue;
       if constexpr (isQuantised) placeScales(out, source, slot, row, piece);
-      if (number == 0 && warp.rank() == 0) {
-        head.entries[k].row = row;
-        if (out.origins != nullptr) {
-          out.origins[row] = static_cast<std::uint32_t>(source) * layout.limits.tokens + head.token;
-        }
-      }
       if (layout.limits.gates == 0) continue;
       syncWhole(warp);
       auto const rowsOfGate = ceilDiv(static_cast<std::uint32_t>(out.rows.rows), layout.limits.gates);
       if (warp.rank() == 0) round_.arrive(self, layout.gateFlag(row / rowsOfGate));
+    }
+  }
+
+  // Where a row goes for one of its experts; noExpertRow: there is no room.
+  MSCCLPP_DEVICE std::uint32_t rowFor(LaidOutRows const& laidOut, PlacedRows<W> const& out, int source,
+                                      layout::ExpertEntry const& entry) const {
+    auto const expert = static_cast<std::uint32_t>(entry.expert);
+    auto const among = laidOut.ahead[static_cast<unsigned>(source) * experts_.layout.perRank + expert] + entry.position;
+    auto const row = laidOut.first[expert] + among;
+    bool const few = among < laidOut.limit;
+    if (few && row < out.rows.rows) return row;
+    requireAlone(out.dropped != nullptr, experts_.flags.watch, source, std::uint64_t(layout::Misuse::expertRows),
+                 few ? out.rows.rows : laidOut.limit, few ? row : among);
+    return layout::noExpertRow;
+  }
+  // For combine, and for who asked.
+  MSCCLPP_DEVICE void note(PlacedRows<W> const& out, int source, layout::ExpertRow const& head,
+                           layout::ExpertEntry& entry, std::uint32_t row) const {
+    entry.row = row;
+    if (row == layout::noExpertRow) {
+      reduceAdd<Order::relaxed, Scope::device>(out.dropped, 1u);
+    } else if (out.origins != nullptr) {
+      out.origins[row] = static_cast<std::uint32_t>(source) * experts_.layout.limits.tokens + head.token;
+    }
+  }
+
+  // Read once, whatever the number of its experts, where rows are whole payloads.
+  MSCCLPP_DEVICE void copyToAll(PlacedRows<W> const& out, W const* from, impl::ExpertTerms const& terms,
+                                impl::RowPiece const& piece) const {
+    constexpr unsigned n = 16 / sizeof(W);
+    constexpr unsigned together = 4;  // loads on their way
+    auto const lane = thisWarp().rank();
+    auto const bytes = piece.count * static_cast<std::uint32_t>(sizeof(W));
+    bool const whole = impl::isWhole(out.rows, 16) && bytes % 16 == 0;
+    for (std::uint32_t first = 0; whole && first < bytes / 16; first += together * arch::warpSize) {
+      Payload<4> held[together];
+      arch::leaveUnset(held);
+      auto const at = [&](unsigned i) { return first + i * arch::warpSize + lane; };
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < together; ++i) {
+        if (at(i) < bytes / 16) held[i] = *reinterpret_cast<Payload<4> const*>(from + at(i) * n);
+      }
+      for (std::uint32_t k = 0; k < terms.count(); ++k) {
+        if (terms.row(k) == layout::noExpertRow) continue;
+        auto* const to = out.rows.at(terms.row(k), piece.first);
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < together; ++i) {
+          if (at(i) < bytes / 16) *reinterpret_cast<Payload<4>*>(to + at(i) * n) = held[i];
+        }
+      }
+    }
+    for (std::uint32_t k = 0; !whole && k < terms.count(); ++k) {
+      if (terms.row(k) != layout::noExpertRow) copy(thisWarp(), out.rows.at(terms.row(k), piece.first), from, bytes);
     }
   }
   MSCCLPP_DEVICE void placeScales(PlacedRows<W> const& out, int source, std::uint32_t slot, std::uint32_t row,

@@ -138,9 +138,65 @@ struct Warps {
 // By a warp, of `count` elements from 16-byte boundaries on: f(first, n) for n elements at most, from each of those on.
 template <unsigned N, class F>
 MSCCLPP_DEVICE void forEachElements(std::uint32_t count, F const& f) {
-  for (auto first = thisWarp().rank() * N; first < count; first += arch::warpSize * N)
+  for (auto first = thisWarp().rank() * N; first < count; first += arch::warpSize * N) {
     f(first, minimum(N, count - first));
+  }
 }
+
+// What a token's experts have to do with a row that a warp works on: found by a lane each, in the block's shared memory
+// for all lanes.
+struct ExpertTerm {
+  std::uint32_t row;  // noExpertRow: nothing
+  float weight;
+};
+class ExpertTerms {
+ public:
+  // All lanes call; f(k) is asked by lane k, for each k below `count`.
+  template <class F>
+  MSCCLPP_DEVICE ExpertTerms(std::uint32_t count, F const& f)
+      : count_(count), terms_(arch::blockShared<Table, ExpertTerms>().of[Warps::ofBlock().rank]) {
+    auto const warp = thisWarp();
+    warp.sync();  // all have read the ones before
+    if (warp.rank() < count) terms_[warp.rank()] = f(warp.rank());
+    syncWhole(warp);
+  }
+
+  MSCCLPP_DEVICE std::uint32_t count() const { return count_; }
+  MSCCLPP_DEVICE std::uint32_t row(std::uint32_t k) const { return terms_[k].row; }
+
+  // The sum of weight times what load(row) gives, in the order of the experts.
+  template <class T, unsigned N, class Load>
+  MSCCLPP_DEVICE Vector<float, N> sum(Load const& load) const {
+    constexpr unsigned together = 4;  // loads on their way
+    Vector<float, N> total{};
+    for (std::uint32_t first = 0; first < count_; first += together) {
+      Vector<T, N> values[together];
+      arch::leaveUnset(values);
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < together; ++i) {
+        if (isThere(first + i)) values[i] = load(terms_[first + i].row);
+      }
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < together; ++i) {
+        if (!isThere(first + i)) continue;
+        auto const weight = terms_[first + i].weight;
+        MSCCLPP_UNROLL
+        for (unsigned k = 0; k < N; ++k) total[k] = total[k] + static_cast<float>(values[i][k]) * weight;
+      }
+    }
+    return total;
+  }
+
+ private:
+  struct Table {
+    ExpertTerm of[32][layout::ExpertLimits::mostTopK];
+  };
+
+  MSCCLPP_DEVICE bool isThere(std::uint32_t k) const { return k < count_ && terms_[k].row != layout::noExpertRow; }
+
+  std::uint32_t count_;
+  ExpertTerm* terms_;
+};
 
 }  // namespace impl
 }  // namespace MSCCLPP_BACKEND

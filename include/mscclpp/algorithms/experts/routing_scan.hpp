@@ -67,7 +67,8 @@ class RoutingScan {
     for (auto i = group_.rank(); i < 2 * sizeof(impl::RoutingCounts) / 4; i += group_.size()) words[i] = 0;
     sync();
     // Only blocks that tell a rank something need what lies behind their own tokens.
-    auto const most = blocks.blockRank() < static_cast<unsigned>(experts.size()) ? routing.tokens : first_;
+    teller_ = blocks.blockCount() - 1 - blocks.blockRank();
+    auto const most = teller_ < static_cast<unsigned>(experts.size()) ? routing.tokens : first_;
     for (auto i = group_.rank(); i < most * routing.topK; i += group_.size()) {
       auto const token = i / routing.topK;
       auto const expert = expertAt(token, i % routing.topK);
@@ -79,6 +80,8 @@ class RoutingScan {
     sync();
   }
 
+  // The number of this block among those that tell: the last ones, which have the fewest tokens.
+  MSCCLPP_DEVICE std::uint32_t teller() const { return teller_; }
   // Of expert `local` of that rank, and of its rows; where the block is told of (see the constructor).
   MSCCLPP_DEVICE std::uint32_t tokensFor(int rank, std::uint32_t local) const {
     auto const expert = static_cast<std::uint32_t>(rank) * experts_.layout.perRank + local;
@@ -162,6 +165,7 @@ class RoutingScan {
   impl::RoutingTables& tables_;
   std::uint32_t first_ = 0;  // of this block's tokens
   std::uint32_t end_ = 0;
+  std::uint32_t teller_ = 0;
 };
 
 }  // namespace MSCCLPP_BACKEND
