@@ -11,6 +11,10 @@ int main(int argc, char** argv) {
   experts_bench::Options options;
   CLI::App app{"Measures layers of experts: tokens there and back."};
   experts_bench::addOptions(app, options);
+  std::vector<std::uint32_t> tokens{128};
+  app.add_option("--tokens", tokens, "Tokens of a rank; a table for each number")
+      ->check(CLI::Range(1u, 1u << 16))
+      ->delimiter(',');
   app.add_option("--operations", options.operations, "Operations of a graph")->check(CLI::Range(1, 10000));
   app.add_option("--replays", options.replays, "Replays of each graph")->check(CLI::Range(1, 100000));
   CLI11_PARSE(app, argc, argv);
@@ -19,16 +23,21 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    auto const result = experts_bench::measure(options);
-    std::printf(
-        "%u tokens of %u bfloat16 a rank to %u of %u experts, %d ranks on %d devices; us per operation in a graph of "
-        "%d, "
-        "median and p99 of %d.\n",
-        options.tokens, options.hidden, options.topK, options.experts, result.ranks, result.devices, options.operations,
-        options.replays);
-    if (!result.note.empty()) std::printf("%s\n", result.note.c_str());
-    std::printf("\n");
-    return experts_bench::print(result.rows) == 0 ? 0 : 1;
+    std::size_t wrong = 0;
+    for (auto const number : tokens) {
+      options.tokens = number;
+      auto const result = experts_bench::measure(options);
+      std::printf(
+          "%u tokens of %u bfloat16 a rank to %u of %u experts, %d ranks on %d devices; us per operation in a graph of "
+          "%d, median and p99 of %d.\n",
+          number, options.hidden, options.topK, options.experts, result.ranks, result.devices, options.operations,
+          options.replays);
+      if (!result.note.empty()) std::printf("%s\n", result.note.c_str());
+      std::printf("\n");
+      wrong += experts_bench::print(result.rows);
+      std::printf("\n");
+    }
+    return wrong == 0 ? 0 : 1;
   } catch (std::exception const& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -22,7 +22,6 @@ inline std::map<std::string, Crowd> const& crowds() {
 
 inline void addOptions(CLI::App& app, Options& options) {
   app.add_option("--ranks", options.ranks, "Ranks; 0: one for each device")->check(CLI::Range(0, 72));
-  app.add_option("--tokens", options.tokens, "Tokens of a rank")->check(CLI::Range(1u, 1u << 16));
   app.add_option("--hidden", options.hidden, "Elements of a token")->check(CLI::Range(1u, 1u << 16));
   app.add_option("--topk", options.topK, "Experts of a token")->check(CLI::Range(1u, 16u));
   app.add_option("--experts", options.experts, "Experts of all ranks")->check(CLI::Range(1u, 512u));

@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   Options options{.ranks = 4, .crowds = {Crowd::uniform}, .blocks = {64}, .threads = 256};
   CLI::App app{"Times layers of experts on simulated H200 GPUs."};
   addOptions(app, options);
+  app.add_option("--tokens", options.tokens, "Tokens of a rank")->check(CLI::Range(1u, 1u << 16));
   CLI11_PARSE(app, argc, argv);
   auto text = mismatch(options);
   if (options.ranks == 0) text = "--ranks: there are as many simulated GPUs as you say";

@@ -51,6 +51,23 @@ TEST_CASE("a part home from each expert") {
   checkExperts<BFloat16>(test);
 }
 
+TEST_CASE("a row for each token, and sums without weights") {
+  ExpertsCase test{.ranks = 3};
+  test.limits = {.experts = 9, .topK = 4, .tokens = 10, .hidden = 50, .elementBytes = 4};
+  for (bool const each : {false, true}) {
+    test.limits.partOfEach = each;
+    test.weights = ExpertWeights::none;
+    checkExperts<float>(test);
+    test.byToken = true;
+    checkExperts<float>(test);
+    checkExperts<float, Float8E4M3>(test);
+    test.room = 11;
+    checkExperts<float>(test);
+    test.room = 0;
+    test.byToken = false;
+  }
+}
+
 TEST_CASE("more tokens than a block takes at a time, more of them than tiles") {
   ExpertsCase test{.ranks = 2};
   test.limits = {.experts = 40, .topK = 5, .tokens = 600, .hidden = 8, .elementBytes = 4, .blocks = 2};
@@ -87,6 +104,7 @@ struct Wrong {
   std::uint32_t hidden = 8;
   std::uint32_t rows = 8;
   std::uint32_t rowsOfExpert = 0;
+  unsigned threads = 64;
 };
 
 struct WrongKernel {
@@ -112,7 +130,7 @@ void checkRefused(Wrong const& wrong, std::string const& part) {
     GpuBuffer<std::int64_t> const indices(rank.device, 16);
     std::vector<std::int64_t> const all(16, wrong.expert);
     copyToDevice(indices, std::span<std::int64_t const>(all));
-    launch(rank.stream, {.blocks = 2, .threads = 64}, WrongKernel{}, x.data(), indices.data(), wrong,
+    launch(rank.stream, {.blocks = 2, .threads = wrong.threads}, WrongKernel{}, x.data(), indices.data(), wrong,
            experts.deviceHandle());
     try {
       rank.synchronize();
@@ -147,6 +165,8 @@ TEST_CASE("routings, rows and room that do not fit are refused in words") {
   checkRefused({.tokens = 3}, "a routing or rows of 3: the Experts were made for 2");
   checkRefused({.tokens = 1, .topK = 3}, "a routing or rows of 3: the Experts were made for 2");
   checkRefused({.hidden = 9}, "a routing or rows of 9: the Experts were made for 8");
+  checkRefused({.hidden = 7}, "a routing or rows of 7: the Experts were made for 8");
+  checkRefused({.threads = 48}, "48");
   checkRefused({.rows = 3}, "row 3 of tokens for this rank's experts: there is room for 3");
   checkRefused({.rowsOfExpert = 3}, "row 3 of tokens for this rank's experts: there is room for 3");
 }

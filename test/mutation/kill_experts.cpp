@@ -32,6 +32,22 @@ TEST_CASE("to experts and back") {
   explored(test);
 }
 
+TEST_CASE("a row for each token, and sums without weights") {
+  ExpertsCase test{.ranks = 3, .limits = limits(7, 3, 9, 20), .byToken = true};
+  explored(test);
+  explored<Float8E4M3>(test);
+  test.room = 8;
+  explored(test);
+  test.room = 0;
+  test.limits.partOfEach = true;
+  explored(test);
+  test.byToken = false;
+  test.weights = ExpertWeights::none;
+  explored(test);
+  test.limits.partOfEach = false;
+  explored(test);
+}
+
 TEST_CASE("twice in turn, and as many experts as a token can have") {
   ExpertsCase test{.ranks = 2, .limits = limits(20, 16, 3, 6), .layers = 1, .repeats = 2};
   explored(test);

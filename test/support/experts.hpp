@@ -30,6 +30,8 @@ struct ExpertsCase {
   int ranks = 2;
   layout::ExpertLimits limits{.experts = 4, .topK = 2, .tokens = 6, .hidden = 40, .elementBytes = 4, .blocks = 4};
   Crowd crowd = Crowd::even;
+  bool byToken = false;
+  ExpertWeights weights = ExpertWeights::asRouted;
   std::uint32_t rowsOfExpert = 0;  // 0: packed, as many as come
   std::uint32_t alignment = 1;
   std::uint32_t room = 0;  // rows; 0: as many as can come
@@ -59,13 +61,17 @@ template <class T, class W>
 struct DispatchTokens {
   PackedByExpert packed;
   PaddedByExpert padded;
+  bool byToken;
 
   MSCCLPP_DEVICE void operator()(T const* x, Routing<std::int64_t> const& routing, PlacedRows<W> const& out,
                                  DeviceExperts const& experts) const {
     allowNextKernel();
     Dispatch<T, W> const dispatch(experts, thisGrid());
     dispatch.send(thisGrid(), MatrixView{x, routing.tokens, experts.layout.limits.hidden}, routing);
-    dispatch.place(thisGrid(), padded.rows != 0 ? dispatch.layOut(padded) : dispatch.layOut(packed), out);
+    auto const& laidOut = byToken            ? dispatch.layOut(ByToken{})
+                          : padded.rows != 0 ? dispatch.layOut(padded)
+                                             : dispatch.layOut(packed);
+    dispatch.place(thisGrid(), laidOut, out);
     dispatch.end();
   }
 };
@@ -97,6 +103,31 @@ struct Multiply {
       auto const first = placed.firsts[e];
       auto const room = static_cast<std::uint32_t>(placed.rows.rows);
       multiplyRows(placed, results, experts, e, first, first < room ? minimum(placed.counts[e], room - first) : 0);
+    }
+  }
+};
+
+// The same of rows that were placed once: each by the sum of what its experts here would make of it, weighted.
+template <class T, class W>
+struct MultiplyOnce {
+  MSCCLPP_DEVICE void operator()(PlacedRows<W> const& placed, T* results, DeviceExperts const& experts) const {
+    allowNextKernel();
+    waitForPreviousKernel();
+    auto const& layout = experts.layout;
+    auto const hidden = layout.limits.hidden, topK = layout.limits.topK;
+    auto const rows = minimum<std::uint64_t>(placed.firsts[experts.size()], placed.rows.rows);
+    for (std::size_t i = thisGrid().rank(); i < rows * hidden; i += thisGrid().size()) {
+      auto const row = i / hidden, column = i % hidden;
+      float factor = 0;
+      for (std::uint32_t k = 0; k < topK; ++k) {
+        auto const local = placed.experts[row * topK + k];
+        if (local < 0) continue;
+        auto const expert = static_cast<unsigned>(experts.rank()) * layout.perRank + static_cast<unsigned>(local);
+        factor += static_cast<float>(1u << expert % 3) * placed.weights[row * topK + k];
+      }
+      auto value = convertNumber<float>(*placed.rows.at(row, column));
+      if (placed.scales != nullptr) value *= placed.scales[row * layout.scalesOfRow + column / layout.scaleColumns];
+      results[i] = convertNumber<T>(value * factor);
     }
   }
 };
@@ -135,10 +166,10 @@ struct DispatchAndMultiply {
 template <class T>
 struct CombineTokens {
   MSCCLPP_DEVICE void operator()(T const* results, std::uint32_t rows, Routing<std::int64_t> const& routing, T* y,
-                                 DeviceExperts const& experts) const {
+                                 ExpertWeights weights, DeviceExperts const& experts) const {
     allowNextKernel();
     Combine<T> const combine(experts, thisGrid());
-    combine.send(thisGrid(), MatrixView{results, rows, experts.layout.limits.hidden});
+    combine.send(thisGrid(), MatrixView{results, rows, experts.layout.limits.hidden}, weights);
     combine.fold(thisGrid(), routing, MatrixView{y, routing.tokens, experts.layout.limits.hidden});
     combine.end();
   }
@@ -212,27 +243,40 @@ class ExpertsReference {
 
   struct Placed {
     std::vector<W> rows;
-    std::vector<float> scales;
+    std::vector<float> scales, weights;
     std::vector<std::uint32_t> firsts, counts, origins;
+    std::vector<std::int32_t> experts;
     std::uint32_t dropped = 0;
   };
 
   // Of what nobody has placed anything all bytes are `filler`.
   Placed placed(int rank, int filler) const {
-    auto const hidden = test_.limits.hidden;
+    auto const hidden = test_.limits.hidden, topK = test_.limits.topK;
+    auto const filled = [&](auto& values, std::size_t count) {
+      values.resize(count);
+      std::memset(static_cast<void*>(values.data()), filler, count * sizeof(values[0]));
+    };
     Placed all;
-    all.rows.resize(std::size_t{test_.rows()} * hidden);
-    all.scales.resize(std::size_t{test_.rows()} * layout_.scalesOfRow);
-    all.origins.resize(test_.rows());
-    std::memset(static_cast<void*>(all.rows.data()), filler, all.rows.size() * sizeof(W));
-    std::memset(all.scales.data(), filler, all.scales.size() * sizeof(float));
-    std::memset(all.origins.data(), filler, all.origins.size() * sizeof(std::uint32_t));
+    std::size_t const rows = test_.rows();
+    filled(all.rows, rows * hidden);
+    filled(all.scales, rows * layout_.scalesOfRow);
+    filled(all.origins, rows);
+    filled(all.weights, rows * topK);
+    filled(all.experts, rows * topK);
     forEachRow(rank, all, [&](std::uint32_t row, int source, std::uint32_t entry) {
       if (row == layout::noExpertRow) return;
-      auto const token = entry / test_.limits.topK;
-      wireOf(inputs_[at(source)].x.data() + std::size_t{token} * hidden, hidden,
-             all.rows.data() + std::size_t{row} * hidden, all.scales.data() + std::size_t{row} * layout_.scalesOfRow);
+      auto const& input = inputs_[at(source)];
+      auto const token = entry / topK;
+      wireOf(input.x.data() + std::size_t{token} * hidden, hidden, all.rows.data() + std::size_t{row} * hidden,
+             all.scales.data() + std::size_t{row} * layout_.scalesOfRow);
       all.origins[row] = static_cast<std::uint32_t>(source) * test_.limits.tokens + token;
+      if (!test_.byToken) all.weights[row] = input.weights[entry];
+      for (std::uint32_t k = 0; test_.byToken && k < topK; ++k) {
+        auto const expert = input.experts[token * topK + k];
+        bool const here = expert >= 0 && rankOf(expert) == rank;
+        all.weights[std::size_t{row} * topK + k] = here ? input.weights[token * topK + k] : 0;
+        all.experts[std::size_t{row} * topK + k] = here ? static_cast<std::int32_t>(expert % layout_.perRank) : -1;
+      }
     });
     return all;
   }
@@ -261,6 +305,40 @@ class ExpertsReference {
   // f(row, source, entry of its routing) for each that is for `rank`, with the tables of what goes where.
   template <class F>
   void forEachRow(int rank, Placed& all, F const& f) const {
+    if (test_.byToken) {
+      forEachToken(rank, all, f);
+    } else {
+      forEachEntry(rank, all, f);
+    }
+  }
+  template <class F>
+  void forEachToken(int rank, Placed& all, F const& f) const {
+    std::uint32_t next = 0;
+    all.counts.resize(layout_.perRank);
+    for (int source = 0; source < test_.ranks; ++source) {
+      auto const& input = inputs_[at(source)];
+      all.firsts.push_back(next);
+      for (std::uint32_t i = 0; i < input.experts.size(); ++i) {
+        if (input.experts[i] < 0 || rankOf(input.experts[i]) != rank) continue;
+        ++all.counts[static_cast<std::size_t>(input.experts[i] % layout_.perRank)];
+        if (!isFirst(input, i)) continue;
+        auto const row = next++;
+        if (row >= test_.rows()) ++all.dropped;
+        f(row < test_.rows() ? row : layout::noExpertRow, source, i);
+      }
+    }
+    all.firsts.push_back(next);
+  }
+  // Whether an entry is the first of its token on its rank.
+  bool isFirst(ExpertsInput<T> const& input, std::uint32_t entry) const {
+    auto const topK = test_.limits.topK;
+    for (auto other = entry / topK * topK; other < entry; ++other) {
+      if (input.experts[other] >= 0 && rankOf(input.experts[other]) == rankOf(input.experts[entry])) return false;
+    }
+    return true;
+  }
+  template <class F>
+  void forEachEntry(int rank, Placed& all, F const& f) const {
     std::uint32_t next = 0;
     for (std::uint32_t e = 0; e < layout_.perRank; ++e) {
       auto const first = test_.rowsOfExpert != 0 ? e * test_.rowsOfExpert : next;
@@ -294,23 +372,25 @@ class ExpertsReference {
       if (dropped_.contains({rank, token * topK + k})) return 0.0f;
       return convertNumber<float>(convertNumber<T>(value * static_cast<float>(1u << expert % 3)));
     };
+    bool const weighted = test_.weights == ExpertWeights::asRouted;
+    auto const weight = [&](std::uint32_t k) { return weighted ? input.weights[token * topK + k] : 1; };
     float total = 0;
-    std::vector<int> done;
     for (std::uint32_t k = 0; k < topK; ++k) {
-      auto const expert = input.experts[token * topK + k];
-      if (expert < 0) continue;
-      if (test_.limits.partOfEach) {
-        total += result(k) * input.weights[token * topK + k];
+      auto const entry = token * topK + k;
+      if (input.experts[entry] < 0) continue;
+      if (test_.limits.partOfEach && !test_.byToken) {
+        total += result(k) * weight(k);
         continue;
       }
-      if (std::find(done.begin(), done.end(), rankOf(expert)) != done.end()) continue;
-      done.push_back(rankOf(expert));
-      float part = 0;
+      if (!isFirst(input, entry)) continue;
+      float part = 0, factor = 0;
       for (auto other = k; other < topK; ++other) {
         auto const theirs = input.experts[token * topK + other];
-        if (theirs >= 0 && rankOf(theirs) == rankOf(expert))
-          part += result(other) * input.weights[token * topK + other];
+        if (theirs < 0 || rankOf(theirs) != rankOf(input.experts[entry])) continue;
+        part += result(other) * weight(other);
+        factor += static_cast<float>(1u << theirs % 3) * input.weights[token * topK + other];
       }
+      if (test_.byToken) part = dropped_.contains({rank, entry}) ? 0 : value * factor;
       total += convertNumber<float>(convertNumber<T>(part));
     }
     return total;
@@ -346,13 +426,18 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
   GpuBuffer<float> const weights(rank.device, tokens * limits.topK),
       scales(rank.device, std::size_t{test.rows()} * layout.scalesOfRow);
   GpuBuffer<W> const rows(rank.device, std::size_t{test.rows()} * limits.hidden);
-  GpuBuffer<std::uint32_t> const firsts(rank.device, layout.perRank), counts(rank.device, layout.perRank),
-      origins(rank.device, test.rows()), dropped(rank.device, 1);
+  GpuBuffer<std::uint32_t> const firsts(rank.device, std::max(layout.perRank, layout.ranks + 1)),
+      counts(rank.device, layout.perRank), origins(rank.device, test.rows()), dropped(rank.device, 1);
+  std::size_t const entries = std::size_t{test.rows()} * limits.topK;
+  GpuBuffer<float> const placedWeights(rank.device, entries);
+  GpuBuffer<std::int32_t> const placedExperts(rank.device, entries);
   PlacedRows<W> const placed{.rows = {rows.data(), test.rows(), limits.hidden},
                              .scales = std::is_same_v<T, W> ? nullptr : scales.data(),
                              .firsts = firsts.data(),
                              .counts = counts.data(),
                              .origins = origins.data(),
+                             .weights = placedWeights.data(),
+                             .experts = placedExperts.data(),
                              .dropped = test.room != 0 || test.rowsOfExpert != 0 ? dropped.data() : nullptr};
   LaunchShape const shape{.blocks = test.blocks(rank.rank), .threads = test.threads, .overlapPrevious = test.overlap};
   constexpr int filler = 0x2a;
@@ -368,9 +453,13 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
     rows.fill(filler);
     scales.fill(filler);
     origins.fill(filler);
+    placedWeights.fill(filler);
+    placedExperts.fill(filler);
     y.fill(filler);
     dropped.fill(0);
     Routing<std::int64_t> const routing{indices.data(), weights.data(), own.tokens, limits.topK};
+    auto homeRouting = routing;
+    if (test.byToken || test.weights == ExpertWeights::none) homeRouting.weights = nullptr;
     rank.meet();
     for (unsigned repeat = 0; repeat < test.repeats; ++repeat) {
       if (test.movers != 0) {
@@ -379,15 +468,19 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
         launch(rank.stream, both, DispatchAndMultiply<T, W>{test.alignment, test.movers}, x.data(), routing, placed,
                results.data(), experts.deviceHandle());
       } else {
-        launch(rank.stream, shape, DispatchTokens<T, W>{{test.alignment}, {test.rowsOfExpert}}, x.data(), routing,
-               placed, experts.deviceHandle());
+        launch(rank.stream, shape, DispatchTokens<T, W>{{test.alignment}, {test.rowsOfExpert}, test.byToken}, x.data(),
+               routing, placed, experts.deviceHandle());
       }
       rank.pace();
     }
-    if (test.movers == 0) launch(rank.stream, shape, Multiply<T, W>{}, placed, results.data(), experts.deviceHandle());
+    if (test.byToken) {
+      launch(rank.stream, shape, MultiplyOnce<T, W>{}, placed, results.data(), experts.deviceHandle());
+    } else if (test.movers == 0) {
+      launch(rank.stream, shape, Multiply<T, W>{}, placed, results.data(), experts.deviceHandle());
+    }
     for (unsigned repeat = 0; repeat < test.repeats; ++repeat) {
       rank.pace();
-      launch(rank.stream, shape, CombineTokens<T>{}, results.data(), test.rows(), routing, y.data(),
+      launch(rank.stream, shape, CombineTokens<T>{}, results.data(), test.rows(), homeRouting, y.data(), test.weights,
              experts.deviceHandle());
     }
     rank.synchronize();
@@ -399,6 +492,8 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
     requireSame("what came", rank, layer, rows, expected.rows);
     if (!std::is_same_v<T, W>) requireSame("the table of scales", rank, layer, scales, expected.scales);
     requireSame("where it came from", rank, layer, origins, expected.origins);
+    requireSame("with which weights", rank, layer, placedWeights, expected.weights);
+    requireSame("for which experts", rank, layer, placedExperts, expected.experts);
     requireSame("the number of dropped rows", rank, layer, dropped, {expected.dropped * test.repeats});
     requireSame("the sum", rank, layer, y, reference.combined(rank.rank));
   }

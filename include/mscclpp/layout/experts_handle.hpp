@@ -78,6 +78,7 @@ struct alignas(16) ExpertEntry {
 struct alignas(16) ExpertRow {
   std::uint32_t token;  // its number at its source
   std::uint32_t part;   // of the token, which its experts here make at home
+  std::uint32_t row;    // where the receiver has placed it once for all of them; noExpertRow: not in that way
   ExpertEntry entries[ExpertLimits::mostTopK];
 };
 

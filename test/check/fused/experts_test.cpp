@@ -32,6 +32,7 @@ ExpertsCase caseOf(int ranks, std::uint64_t variant) {
   test.threads = 32 + 32 * below(2);
   test.overlap = below(2) == 0;
   test.repeats = 1 + below(2);
+  test.byToken = test.movers == 0 && test.rowsOfExpert == 0 && below(3) == 0;
   test.seed = static_cast<unsigned>(variant);
   return test;
 }
@@ -59,7 +60,7 @@ struct DispatchByHand {
       }
       if constexpr (F != Flaw::countsLate) round.arrive(peer, experts.layout.countFlag(self));
       round.arrive(experts.rank(), experts.layout.countFlag(self));
-      experts.head(peer, experts.rank(), 0) = {0, 0, {{0, 0, 1, layout::noExpertRow}}};
+      experts.head(peer, experts.rank(), 0) = {0, 0, layout::noExpertRow, {{0, 0, 1, layout::noExpertRow}}};
       if constexpr (F == Flaw::flagFirst) round.arrive(peer, experts.layout.rowFlag(self, 0));
     }
     auto* const row = experts.row<float>(peer, experts.rank(), 0);

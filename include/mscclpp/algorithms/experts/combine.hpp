@@ -10,7 +10,9 @@
 //
 //   send   of each token that came here, its experts' rows. Without limits.partOfEach they are multiplied by their
 //          weights and added here, in the order of the token's experts, and go home as one row, rounded to T; with it
-//          each goes home as it is
+//          each goes home as it is. What was placed ByToken goes home as it is, once, in place of the first of its
+//          experts. ExpertWeights::none leaves
+//          the weights out, for the gradients of what was dispatched
 //   fold   waits for each token's parts, not for all ranks, and adds them up in the order of its experts (of the first
 //          on each rank), in float; with limits.partOfEach it multiplies by the weights. `finish(values, token,
 //          column)` may do something more with a Vector of sums before they are rounded
@@ -30,6 +32,9 @@
 #include "mscclpp/device/tiles/slots.hpp"
 
 namespace mscclpp {
+
+enum class ExpertWeights : std::uint8_t { asRouted, none };
+
 inline namespace MSCCLPP_BACKEND {
 
 namespace impl {
@@ -50,13 +55,14 @@ class Combine {
  public:
   MSCCLPP_DEVICE Combine(DeviceExperts const& experts, B const& blocks)
       : experts_(experts), round_(experts.flags, blocks) {
-    experts.requireLimit(sizeof(T), experts.layout.limits.elementBytes);
+    experts.requireWholeWarps();
   }
 
   template <BlockSet Senders>
-  MSCCLPP_DEVICE void send(Senders const& blocks, MatrixView<T const> const& results) const {
+  MSCCLPP_DEVICE void send(Senders const& blocks, MatrixView<T const> const& results,
+                           ExpertWeights weights = ExpertWeights::asRouted) const {
     auto const& layout = experts_.layout;
-    experts_.requireLimit(results.columns, layout.limits.hidden);
+    experts_.check(results);
     auto const warps = impl::Warps::of(blocks);
     // Other ranks first: their rows have a way to go. Each home's begin with the warp behind the last of the one
     // before.
@@ -66,7 +72,7 @@ class Combine {
       auto const units = experts_.rowsFrom(home) * layout.pieces;
       auto unit = first;
       for (; unit < units; unit += warps.count) {
-        sendPiece(results, home, unit / layout.pieces, unit % layout.pieces);
+        sendPiece(results, weights, home, unit / layout.pieces, unit % layout.pieces);
       }
       first = unit - units;
     }
@@ -76,8 +82,7 @@ class Combine {
   MSCCLPP_DEVICE void fold(Folders const& blocks, Routing<I> const& routing, MatrixView<T> const& out,
                            Finish const& finish = {}) const {
     auto const& layout = experts_.layout;
-    experts_.check(routing);
-    experts_.requireLimit(out.columns, layout.limits.hidden);
+    experts_.check(routing, out);
     auto const warps = impl::Warps::of(blocks);
     for (auto unit = warps.rank; unit < routing.tokens * layout.pieces; unit += warps.count) {
       foldPiece(routing, out, finish, unit / layout.pieces, impl::RowPiece::of(layout, unit % layout.pieces));
@@ -89,7 +94,7 @@ class Combine {
   MSCCLPP_DEVICE void end() const { round_.end(); }
 
  private:
-  MSCCLPP_DEVICE void sendPiece(MatrixView<T const> const& results, int home, std::uint32_t slot,
+  MSCCLPP_DEVICE void sendPiece(MatrixView<T const> const& results, ExpertWeights weights, int home, std::uint32_t slot,
                                 std::uint32_t number) const {
     auto const warp = thisWarp();
     auto const& layout = experts_.layout;
@@ -98,9 +103,12 @@ class Combine {
     if (warp.rank() == 0) round_.ready(home);
     syncWhole(warp);
     bool const whole = impl::isWhole(results, 16);
+    bool const once = head.row != layout::noExpertRow;
     impl::ExpertTerms const terms(layout.limits.topK, [&](std::uint32_t k) -> impl::ExpertTerm {
       auto const& entry = head.entries[k];
-      return {entry.expert < 0 ? layout::noExpertRow : entry.row, entry.weight};
+      if (entry.expert < 0) return {layout::noExpertRow, 0};
+      if (once) return {isFirst(head, k) ? head.row : layout::noExpertRow, 1};
+      return {entry.row, weights == ExpertWeights::asRouted ? entry.weight : 1};
     });
     auto const load = [&](std::uint32_t row, std::uint32_t at, std::uint32_t count) {
       return impl::loadElements<N>(results.at(row, piece.first + at), count, whole);
@@ -125,6 +133,14 @@ class Combine {
     }
     syncWhole(warp);
     if (warp.rank() == 0) round_.arrive(home, token);
+  }
+
+  // Of a token's experts here.
+  MSCCLPP_DEVICE static bool isFirst(layout::ExpertRow const& head, std::uint32_t k) {
+    for (std::uint32_t other = 0; other < k; ++other) {
+      if (head.entries[other].expert >= 0) return false;
+    }
+    return true;
   }
 
   template <class I, class Finish>

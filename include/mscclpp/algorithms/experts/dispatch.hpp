@@ -13,10 +13,11 @@
 //   send             a token's row goes to each rank that has experts of it, once, with its number, its experts there
 //                    and their weights; ahead of the rows go the counts. Waits for nobody but for peers that have not
 //                    begun this round
-//   layOut           waits for all ranks' counts, and says which rows each expert of this rank gets: PackedByExpert{a},
-//                    one expert's behind the other's, each from a multiple of a on, or PaddedByExpert{n}, n rows for
-//                    each. In both by source, then in the order of its tokens
-//   place            copies the rows there as they come, once for each of their experts here
+//   layOut           waits for all ranks' counts, and says which rows are whose: PackedByExpert{a}, one expert's behind
+//                    the other's, each from a multiple of a on; PaddedByExpert{n}, n rows for each expert; or
+//                    ByToken{}, a row for each token, whatever the number of its experts here. In all of them by
+//                    source, then in the order of its tokens
+//   place            copies the rows there as they come
 //   awaitPlaced      until so many rows of a tile of placed rows are there: for blocks that multiply them already
 //   end              ends the round, as TileRound::end()
 //
@@ -52,15 +53,19 @@ struct PackedByExpert {
 struct PaddedByExpert {
   std::uint32_t rows;  // of each expert
 };
+struct ByToken {};
 
 // Where rows are placed, and what is told of them; null: not asked for.
 template <class W>
 struct PlacedRows {
-  MatrixView<W> rows;                // as many as there is room for
-  float* scales = nullptr;           // [row][ceil(hidden / 128)], where they are quantised
-  std::uint32_t* firsts = nullptr;   // of each of this rank's experts, the first row
-  std::uint32_t* counts = nullptr;   // and the number of rows
+  MatrixView<W> rows;       // as many as there is room for
+  float* scales = nullptr;  // [row][ceil(hidden / 128)], where they are quantised
+  std::uint32_t* firsts =
+      nullptr;  // of each of this rank's experts, the first row; ByToken: of each source, and the end
+  std::uint32_t* counts = nullptr;   // of each of this rank's experts, the number of rows
   std::uint32_t* origins = nullptr;  // of each row, source * limits.tokens + token
+  float* weights = nullptr;          // of each row its token's for the expert; ByToken: [row][limits.topK], else 0
+  std::int32_t* experts = nullptr;   // ByToken: [row][limits.topK], of this rank's experts, else -1
   std::uint32_t* dropped = nullptr;  // counts rows for which there is no room; without it they are refused
 };
 
@@ -71,6 +76,8 @@ struct LaidOutRows {
   std::uint32_t first[layout::ExpertLimits::mostExperts];  // by expert
   std::uint32_t count[layout::ExpertLimits::mostExperts];
   std::uint32_t limit;  // rows of an expert; of others there is no room
+  bool byToken;
+  std::uint32_t firstOf[maxTeamSize + 1];  // by source: its first row ByToken; then their number
   // By source * perRank + expert: of the source's tokens for the expert, the first among all for it.
   std::uint32_t ahead[layout::ExpertLimits::mostExperts + maxTeamSize];
 };
@@ -85,12 +92,13 @@ class Dispatch {
  public:
   MSCCLPP_DEVICE Dispatch(DeviceExperts const& experts, B const& blocks)
       : experts_(experts), round_(experts.flags, blocks) {
+    experts.requireWholeWarps();
     experts.requireLimit(sizeof(W), experts.layout.limits.elementBytes);
   }
 
   template <BlockSet Senders, class I>
   MSCCLPP_DEVICE void send(Senders const& blocks, MatrixView<T const> const& x, Routing<I> const& routing) const {
-    experts_.requireLimit(x.columns, experts_.layout.limits.hidden);
+    experts_.check(routing, x);
     RoutingScan scan(experts_, routing, blocks);
     sendCounts(blocks, scan);
     auto const& layout = experts_.layout;
@@ -107,26 +115,24 @@ class Dispatch {
 
   MSCCLPP_DEVICE LaidOutRows const& layOut(PackedByExpert const& order) const {
     auto const perRank = experts_.layout.perRank;
-    return layOut(0xffffffffu, [&](LaidOutRows const& rows, std::uint32_t expert) {
+    return layOut(0xffffffffu, false, [&](LaidOutRows const& rows, std::uint32_t expert) {
       std::uint32_t first = 0;
       for (std::uint32_t e = 0; e < expert && e < perRank; ++e) first += roundUp(rows.count[e], order.alignment);
       return first;
     });
   }
   MSCCLPP_DEVICE LaidOutRows const& layOut(PaddedByExpert const& order) const {
-    return layOut(order.rows, [&](LaidOutRows const&, std::uint32_t expert) { return expert * order.rows; });
+    return layOut(order.rows, false, [&](LaidOutRows const&, std::uint32_t expert) { return expert * order.rows; });
+  }
+  MSCCLPP_DEVICE LaidOutRows const& layOut(ByToken const&) const {
+    return layOut(0xffffffffu, true, [](LaidOutRows const&, std::uint32_t) { return 0; });
   }
 
   template <BlockSet Placers>
   MSCCLPP_DEVICE void place(Placers const& blocks, LaidOutRows const& laidOut, PlacedRows<W> const& out) const {
     auto const& layout = experts_.layout;
-    experts_.requireLimit(out.rows.columns, layout.limits.hidden);
-    if (blocks.blockRank() == 0) {
-      for (auto e = thisBlock().rank(); e < layout.perRank; e += thisBlock().size()) {
-        if (out.firsts != nullptr) out.firsts[e] = laidOut.first[e];
-        if (out.counts != nullptr) out.counts[e] = minimum(laidOut.count[e], laidOut.limit);
-      }
-    }
+    experts_.check(out.rows);
+    if (blocks.blockRank() == 0) tell(laidOut, out);
     // Sources in turn, the own one first: its rows need no link.
     auto const ranks = static_cast<std::uint32_t>(experts_.size());
     for (auto unit = blocks.blockRank(); unit < ranks * layout.tilesOfSource(); unit += blocks.blockCount()) {
@@ -253,7 +259,7 @@ class Dispatch {
   }
 
   template <class First>
-  MSCCLPP_DEVICE LaidOutRows const& layOut(std::uint32_t limit, First const& firstOf) const {
+  MSCCLPP_DEVICE LaidOutRows const& layOut(std::uint32_t limit, bool byToken, First const& firstOf) const {
     auto& rows = arch::blockShared<LaidOutRows, Dispatch>();
     auto const group = thisBlock();
     auto const perRank = experts_.layout.perRank;
@@ -261,7 +267,16 @@ class Dispatch {
       round_.await(experts_.layout.countFlag(source), 1);
     }
     syncWhole(group);
-    if (group.rank() == 0) rows.limit = limit;
+    if (group.rank() == 0) {
+      rows.limit = limit;
+      rows.byToken = byToken;
+      std::uint32_t before = 0;
+      for (int source = 0; source < experts_.size(); ++source) {
+        rows.firstOf[source] = before;
+        before += experts_.rowsFrom(source);
+      }
+      rows.firstOf[experts_.size()] = before;
+    }
     for (auto e = group.rank(); e < perRank; e += group.size()) {
       std::uint32_t ahead = 0;
       for (int source = 0; source < experts_.size(); ++source) {
@@ -283,18 +298,13 @@ class Dispatch {
     int const self = experts_.rank();
     auto const piece = impl::RowPiece::of(layout, number);
     auto& head = experts_.head(self, source, slot);
-    impl::ExpertTerms const terms(layout.limits.topK, [&](std::uint32_t k) -> impl::ExpertTerm {
-      auto& entry = head.entries[k];
-      if (entry.expert < 0) return {layout::noExpertRow, 0};
-      auto const row = rowFor(laidOut, out, source, entry);
-      if (number == 0) note(out, source, head, entry, row);
-      return {row, 0};
-    });
+    auto const terms = laidOut.byToken ? placesByToken(laidOut, out, source, slot, number == 0)
+                                       : placesByExpert(laidOut, out, source, head, number == 0);
     copyToAll(out, experts_.row<W>(self, source, slot) + piece.first, terms, piece);
     for (std::uint32_t k = 0; k < terms.count(); ++k) {
       auto const row = terms.row(k);
       if (row == layout::noExpertRow) continue;
-      if constexpr (isQuantised) placeScales(out, source, slot, row, piece);
+      if (isQuantised && out.scales != nullptr) placeScales(out, source, slot, row, piece);
       if (layout.limits.gates == 0) continue;
       syncWhole(warp);
       auto const rowsOfGate = ceilDiv(static_cast<std::uint32_t>(out.rows.rows), layout.limits.gates);
@@ -302,26 +312,69 @@ class Dispatch {
     }
   }
 
-  // Where a row goes for one of its experts; noExpertRow: there is no room.
-  MSCCLPP_DEVICE std::uint32_t rowFor(LaidOutRows const& laidOut, PlacedRows<W> const& out, int source,
-                                      layout::ExpertEntry const& entry) const {
-    auto const expert = static_cast<std::uint32_t>(entry.expert);
-    auto const among = laidOut.ahead[static_cast<unsigned>(source) * experts_.layout.perRank + expert] + entry.position;
-    auto const row = laidOut.first[expert] + among;
-    bool const few = among < laidOut.limit;
+  // Where a row goes, for each of its experts. `notes`: also for Combine, and for who asked.
+  MSCCLPP_DEVICE impl::ExpertTerms placesByExpert(LaidOutRows const& laidOut, PlacedRows<W> const& out, int source,
+                                                  layout::ExpertRow& head, bool notes) const {
+    auto const& layout = experts_.layout;
+    if (notes && thisWarp().rank() == 0) head.row = layout::noExpertRow;
+    return {layout.limits.topK, [&](std::uint32_t k) -> impl::ExpertTerm {
+              auto& entry = head.entries[k];
+              if (entry.expert < 0) return {layout::noExpertRow, 0};
+              auto const expert = static_cast<std::uint32_t>(entry.expert);
+              auto const among =
+                  laidOut.ahead[static_cast<unsigned>(source) * layout.perRank + expert] + entry.position;
+              auto const row = find(out, source, laidOut.first[expert] + among, among, laidOut.limit, notes);
+              if (!notes) return {row, 0};
+              entry.row = row;
+              if (row == layout::noExpertRow) return {row, 0};
+              if (out.origins != nullptr) out.origins[row] = originOf(source, head);
+              if (out.weights != nullptr) out.weights[row] = entry.weight;
+              return {row, 0};
+            }};
+  }
+  MSCCLPP_DEVICE impl::ExpertTerms placesByToken(LaidOutRows const& laidOut, PlacedRows<W> const& out, int source,
+                                                 std::uint32_t slot, bool notes) const {
+    auto const topK = experts_.layout.limits.topK;
+    auto const lane = thisWarp().rank();
+    auto& head = experts_.head(experts_.rank(), source, slot);
+    auto const number = laidOut.firstOf[source] + slot;
+    impl::ExpertTerms const terms(1, [&](std::uint32_t) -> impl::ExpertTerm {
+      auto const row = find(out, source, number, number, laidOut.limit, notes);
+      if (notes) head.row = row;
+      if (notes && row != layout::noExpertRow && out.origins != nullptr) out.origins[row] = originOf(source, head);
+      return {row, 0};
+    });
+    if (!notes || lane >= topK || terms.row(0) == layout::noExpertRow) return terms;
+    auto& entry = head.entries[lane];
+    auto const at = std::size_t{number} * topK + lane;
+    if (out.weights != nullptr) out.weights[at] = entry.expert < 0 ? 0 : entry.weight;
+    if (out.experts != nullptr) out.experts[at] = entry.expert;
+    return terms;
+  }
+  MSCCLPP_DEVICE std::uint32_t originOf(int source, layout::ExpertRow const& head) const {
+    return static_cast<std::uint32_t>(source) * experts_.layout.limits.tokens + head.token;
+  }
+  // The row; noExpertRow: there is no room. `among`: its number among those of which there are up to `limit`.
+  MSCCLPP_DEVICE std::uint32_t find(PlacedRows<W> const& out, int source, std::uint32_t row, std::uint32_t among,
+                                    std::uint32_t limit, bool counts) const {
+    bool const few = among < limit;
     if (few && row < out.rows.rows) return row;
     requireAlone(out.dropped != nullptr, experts_.flags.watch, source, std::uint64_t(layout::Misuse::expertRows),
-                 few ? out.rows.rows : laidOut.limit, few ? row : among);
+                 few ? out.rows.rows : limit, few ? row : among);
+    if (counts) reduceAdd<Order::relaxed, Scope::device>(out.dropped, 1u);
     return layout::noExpertRow;
   }
-  // For combine, and for who asked.
-  MSCCLPP_DEVICE void note(PlacedRows<W> const& out, int source, layout::ExpertRow const& head,
-                           layout::ExpertEntry& entry, std::uint32_t row) const {
-    entry.row = row;
-    if (row == layout::noExpertRow) {
-      reduceAdd<Order::relaxed, Scope::device>(out.dropped, 1u);
-    } else if (out.origins != nullptr) {
-      out.origins[row] = static_cast<std::uint32_t>(source) * experts_.layout.limits.tokens + head.token;
+
+  // By a block.
+  MSCCLPP_DEVICE void tell(LaidOutRows const& laidOut, PlacedRows<W> const& out) const {
+    auto const group = thisBlock();
+    auto const perRank = experts_.layout.perRank;
+    auto const firsts = laidOut.byToken ? static_cast<std::uint32_t>(experts_.size()) + 1 : perRank;
+    for (auto i = group.rank(); out.firsts != nullptr && i < firsts; i += group.size()) {
+      out.firsts[i] = laidOut.byToken ? laidOut.firstOf[i] : laidOut.first[i];
+    }
+    for (auto e = group.rank(); out.counts != nullptr && e < perRank; e += group.size()) {
+      out.counts[e] = minimum(laidOut.count[e], laidOut.limit);
     }
   }
 

@@ -15,6 +15,7 @@
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/number.hpp"
 #include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/tiles/tile_flags.hpp"
 #include "mscclpp/device/vector.hpp"
 #include "mscclpp/layout/experts_handle.hpp"
@@ -93,14 +94,27 @@ struct DeviceExperts {
     return reinterpret_cast<T*>(window.bases[home] + layout.parts + number * layout.rowBytes);
   }
 
-  // Refuses what the memory was not made for.
+  // Refuse what the memory was not made for.
   MSCCLPP_DEVICE void requireLimit(std::uint64_t given, std::uint64_t limit) const {
     require(given <= limit, flags.watch, -1, std::uint64_t(layout::Misuse::expertLimit), limit, given);
   }
-  template <class I>
-  MSCCLPP_DEVICE void check(Routing<I> const& routing) const {
-    requireLimit(routing.tokens, layout.limits.tokens);
+  template <class T>
+  MSCCLPP_DEVICE void check(MatrixView<T> const& rows) const {
+    requireLimit(sizeof(T), layout.limits.elementBytes);
+    require(rows.columns == layout.limits.hidden, flags.watch, -1, std::uint64_t(layout::Misuse::expertLimit),
+            layout.limits.hidden, rows.columns);
+  }
+  // A row for each token.
+  template <class I, class T>
+  MSCCLPP_DEVICE void check(Routing<I> const& routing, MatrixView<T> const& rows) const {
+    check(rows);
     requireLimit(routing.topK, layout.limits.topK);
+    requireLimit(routing.tokens, minimum<std::uint64_t>(layout.limits.tokens, rows.rows));
+  }
+  MSCCLPP_DEVICE void requireWholeWarps() const {
+    auto const threads = arch::blockThreads();
+    require(threads % arch::warpSize == 0, flags.watch, -1, std::uint64_t(layout::Misuse::blockThreads),
+            roundUp(threads, arch::warpSize), threads);
   }
 
  private:
