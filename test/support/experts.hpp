@@ -412,12 +412,35 @@ void requireSame(std::string const& what, Rank const& rank, unsigned layer, GpuB
                            " is not the reference's");
 }
 
-template <class T, class W = T>
+// Both ways by kernels of this file.
+template <class T, class W>
+class ByKernels {
+ public:
+  ByKernels(Communicator const& communicator, layout::ExpertLimits const& limits, ExpertsCase const& test)
+      : test_(test), experts_(communicator, limits) {}
+
+  void dispatch(Stream const& stream, LaunchShape const& shape, T const* x, Routing<std::int64_t> const& routing,
+                PlacedRows<W> const& placed) const {
+    launch(stream, shape, DispatchTokens<T, W>{{test_.alignment}, {test_.rowsOfExpert}, test_.byToken}, x, routing,
+           placed, deviceHandle());
+  }
+  void combine(Stream const& stream, LaunchShape const& shape, T const* results, Routing<std::int64_t> const& routing,
+               T* y) const {
+    launch(stream, shape, CombineTokens<T>{}, results, test_.rows(), routing, y, test_.weights, deviceHandle());
+  }
+  layout::ExpertsHandle const& deviceHandle() const { return experts_.deviceHandle(); }
+
+ private:
+  ExpertsCase const& test_;
+  Experts experts_;
+};
+
+template <class T, class W = T, class How = ByKernels<T, W>>
 void runExperts(Rank& rank, ExpertsCase const& test) {
   auto limits = test.limits;
   limits.blocks += test.movers;
   if (test.movers != 0) limits.gates = test.rows() / test.alignment;
-  Experts const experts(rank.communicator, limits);
+  How const experts(rank.communicator, limits, test);
   auto const layout = test.layout();
   auto const tokens = std::size_t{limits.tokens};
   GpuBuffer<T> const x(rank.device, tokens * limits.hidden), y(rank.device, tokens * limits.hidden),
@@ -468,8 +491,7 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
         launch(rank.stream, both, DispatchAndMultiply<T, W>{test.alignment, test.movers}, x.data(), routing, placed,
                results.data(), experts.deviceHandle());
       } else {
-        launch(rank.stream, shape, DispatchTokens<T, W>{{test.alignment}, {test.rowsOfExpert}, test.byToken}, x.data(),
-               routing, placed, experts.deviceHandle());
+        experts.dispatch(rank.stream, shape, x.data(), routing, placed);
       }
       rank.pace();
     }
@@ -480,8 +502,7 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
     }
     for (unsigned repeat = 0; repeat < test.repeats; ++repeat) {
       rank.pace();
-      launch(rank.stream, shape, CombineTokens<T>{}, results.data(), test.rows(), homeRouting, y.data(), test.weights,
-             experts.deviceHandle());
+      experts.combine(rank.stream, shape, results.data(), homeRouting, y.data());
     }
     rank.synchronize();
 
@@ -499,10 +520,10 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
   }
 }
 
-template <class T, class W = T>
+template <class T, class W = T, class How = ByKernels<T, W>>
 void checkExperts(ExpertsCase const& test) {
   if (!canRun(test.ranks)) return;
-  forEachRank(test.ranks, [&](Rank& rank) { runExperts<T, W>(rank, test); });
+  forEachRank(test.ranks, [&](Rank& rank) { runExperts<T, W, How>(rank, test); });
 }
 
 }  // namespace MSCCLPP_BACKEND

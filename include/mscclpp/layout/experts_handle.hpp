@@ -24,6 +24,7 @@ struct ExpertLimits {
   std::uint32_t blocks = 132;      // of the largest grid
   std::uint32_t gates = 0;         // tiles of placed rows that kernels wait for (experts/dispatch.hpp)
   bool partOfEach = false;         // room at home for a part from each of a token's experts, not from each rank
+  std::uint32_t variant = 0;       // whatever else all ranks shall agree on
 
   static constexpr std::uint32_t mostExperts = 512;
   static constexpr std::uint32_t mostTopK = 16;

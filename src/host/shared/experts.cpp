@@ -33,9 +33,10 @@ void check(int rank, layout::ExpertLimits const& limits) {
 }
 
 std::string described(layout::ExpertLimits const& limits) {
-  return fmt::format("{} experts, topK {}, {} tokens of {} elements of {} bytes, {} blocks, {} gates{}", limits.experts,
-                     limits.topK, limits.tokens, limits.hidden, limits.elementBytes, limits.blocks, limits.gates,
-                     limits.partOfEach ? ", a part of each" : "");
+  return fmt::format("{} experts, topK {}, {} tokens of {} elements of {} bytes, {} blocks, {} gates{}{}",
+                     limits.experts, limits.topK, limits.tokens, limits.hidden, limits.elementBytes, limits.blocks,
+                     limits.gates, limits.partOfEach ? ", a part of each" : "",
+                     limits.variant != 0 ? fmt::format(", variant {}", limits.variant) : "");
 }
 
 }  // namespace

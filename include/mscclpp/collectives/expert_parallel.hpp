@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Tokens to their experts and home by calls from the host, with kernels that the library has compiled. In kernels of
+// one's own: algorithms/experts/dispatch.hpp, combine.hpp, whose contracts hold here.
+//
+//   ExpertParallel experts(communicator, {.experts = 256, .topK = 8, .tokens = 128, .hidden = 7168},
+//                          DataType::bfloat16, DataType::float8E4M3);
+//   experts.dispatch(stream, {.x = x, .experts = indices, .weights = weights, .tokens = 128, .rows = rows, ...});
+//   ...                                       the experts' work, on the rows that came
+//   experts.combine(stream, {.results = results, .rows = room, .experts = indices, .weights = weights, .tokens = 128,
+//                            .y = y});
+//
+// Each call is a kernel in the stream. All ranks dispatch, then combine, in the same order, with the same order of
+// rows; numbers of tokens may differ. Nothing waits for the host, and calls can be captured: a replay takes what its
+// memory holds then. What `dispatch` has brought stays until the next one. Two batches on their way need two of these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "mscclpp/device/data_type.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/fused/experts.hpp"
+#include "mscclpp/host/stream.hpp"
+#include "mscclpp/layout/launch_shape.hpp"
+
+namespace mscclpp {
+
+// How rows that come are laid out: one expert's behind the other's, `orderRows` rows for each, or one for each token.
+enum class ExpertOrder : std::uint8_t { packed, padded, byToken };
+
+// Memory of the device. What is null is not asked for, but for x, experts and rows.
+struct DispatchCall {
+  void const* x = nullptr;                // [tokens][hidden]
+  std::int64_t const* experts = nullptr;  // [tokens][topK]; negative: none
+  float const* weights = nullptr;         // [tokens][topK]; null: all are 1
+  std::uint32_t tokens = 0;
+  ExpertOrder order = ExpertOrder::packed;
+  std::uint32_t orderRows = 1;  // packed: of which each expert's first row is a multiple; padded: rows of an expert
+  void* rows = nullptr;         // [room][hidden], of the type on the way
+  std::size_t room = 0;
+  float* scales = nullptr;             // [room][ceil(hidden / 128)], where rows are quantised
+  std::uint32_t* firsts = nullptr;     // [experts of this rank]; byToken: [ranks + 1]
+  std::uint32_t* counts = nullptr;     // [experts of this rank]
+  std::uint32_t* origins = nullptr;    // [room]: source * limits.tokens + token
+  float* rowWeights = nullptr;         // [room]; byToken: [room][limits.topK]
+  std::int32_t* rowExperts = nullptr;  // byToken: [room][limits.topK]
+  std::uint32_t* dropped = nullptr;    // is counted up; null: no room is an error of the launch
+};
+
+struct CombineCall {
+  void const* results = nullptr;  // [rows][hidden]
+  std::size_t rows = 0;
+  std::int64_t const* experts = nullptr;  // as dispatched
+  float const* weights = nullptr;         // of sums at home (limits.partOfEach); null: all are 1
+  std::uint32_t tokens = 0;
+  void* y = nullptr;     // [tokens][hidden]
+  bool weighted = true;  // by the weights that were dispatched, where the rows are added up
+};
+
+class ExpertParallel {
+ public:
+  // Collective over the ranks (empty: all). `type`: of tokens and results, float32, float16 or bfloat16. `wire`: of
+  // rows on their way to experts, the same, float8E4M3 or int8. Limits'
+  // elementBytes and variant are set here. Throws
+  // invalidUsage where types or limits cannot be, or differ between ranks.
+  ExpertParallel(Communicator const& communicator, layout::ExpertLimits limits, DataType type, DataType wire,
+                 std::vector<int> ranks = {});
+
+  // Throw invalidUsage for what cannot be, before anything is started.
+  void dispatch(Stream const& stream, DispatchCall const& call) const;
+  void combine(Stream const& stream, CombineCall const& call) const;
+
+  layout::ExpertLimits const& limits() const noexcept { return experts_.limits(); }
+  int rank() const noexcept { return experts_.rank(); }
+  int size() const noexcept { return experts_.size(); }
+  std::uint32_t expertsOfRank() const noexcept { return experts_.deviceHandle().layout.perRank; }
+  DataType type() const noexcept { return type_; }
+  DataType wire() const noexcept { return wire_; }
+  std::size_t bytes() const noexcept { return experts_.bytes(); }
+  // For kernels of one's own in between.
+  layout::ExpertsHandle const& deviceHandle() const noexcept { return experts_.deviceHandle(); }
+
+ private:
+  void check(char const* what, std::uint32_t tokens, void const* experts) const;
+
+  DataType type_;
+  DataType wire_;
+  Experts experts_;
+  LaunchShape shape_;
+};
+
+}  // namespace mscclpp

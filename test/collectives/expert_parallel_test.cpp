@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Tokens to their experts and home by calls from the host: the same results as by kernels of one's own, and what is
+// refused.
+#include "mscclpp/collectives/expert_parallel.hpp"
+
+#include <functional>
+
+#include "support/experts.hpp"
+
+using namespace mscclpp_test;
+
+namespace {
+
+template <class T, class W>
+class FromHost {
+ public:
+  FromHost(Communicator const& communicator, layout::ExpertLimits const& limits, ExpertsCase const& test)
+      : test_(test), experts_(communicator, limits, dataTypeOf<T>(), dataTypeOf<W>()) {}
+
+  void dispatch(Stream const& stream, LaunchShape const&, T const* x, Routing<std::int64_t> const& routing,
+                PlacedRows<W> const& placed) const {
+    auto const order = test_.byToken             ? ExpertOrder::byToken
+                       : test_.rowsOfExpert != 0 ? ExpertOrder::padded
+                                                 : ExpertOrder::packed;
+    experts_.dispatch(stream, {.x = x,
+                               .experts = routing.experts,
+                               .weights = routing.weights,
+                               .tokens = routing.tokens,
+                               .order = order,
+                               .orderRows = test_.rowsOfExpert != 0 ? test_.rowsOfExpert : test_.alignment,
+                               .rows = placed.rows.data,
+                               .room = placed.rows.rows,
+                               .scales = placed.scales,
+                               .firsts = placed.firsts,
+                               .counts = placed.counts,
+                               .origins = placed.origins,
+                               .rowWeights = placed.weights,
+                               .rowExperts = placed.experts,
+                               .dropped = placed.dropped});
+  }
+  void combine(Stream const& stream, LaunchShape const&, T const* results, Routing<std::int64_t> const& routing,
+               T* y) const {
+    experts_.combine(stream, {.results = results,
+                              .rows = test_.rows(),
+                              .experts = routing.experts,
+                              .weights = routing.weights,
+                              .tokens = routing.tokens,
+                              .y = y,
+                              .weighted = test_.weights == ExpertWeights::asRouted});
+  }
+  layout::ExpertsHandle const& deviceHandle() const { return experts_.deviceHandle(); }
+
+ private:
+  ExpertsCase const& test_;
+  ExpertParallel experts_;
+};
+
+template <class T, class W = T>
+void checkFromHost(ExpertsCase const& test) {
+  checkExperts<T, W, FromHost<T, W>>(test);
+}
+
+layout::ExpertLimits const few{.experts = 6, .topK = 3, .tokens = 7, .hidden = 150, .blocks = 3};
+
+// What the first rank is told of a call, or of making it.
+std::string refusal(std::function<void(ExpertParallel const&, Stream const&)> const& call,
+                    DataType wire = DataType::float8E4M3) {
+  std::string text;
+  forEachRank(1, [&](Rank& rank) {
+    try {
+      ExpertParallel const experts(rank.communicator, few, DataType::bfloat16, wire);
+      call(experts, rank.stream);
+    } catch (Error const& error) {
+      CHECK(error.code() == ErrorCode::invalidUsage);
+      text = error.what();
+    }
+  });
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("every type and order of rows") {
+  for (int const ranks : {1, 3}) {
+    ExpertsCase test{.ranks = ranks, .limits = few, .alignment = 4};
+    checkFromHost<float>(test);
+    checkFromHost<Half>(test);
+    checkFromHost<BFloat16>(test);
+    checkFromHost<Half, Float8E4M3>(test);
+    checkFromHost<BFloat16, Float8E4M3>(test);
+    checkFromHost<Half, std::int8_t>(test);
+    checkFromHost<BFloat16, std::int8_t>(test);
+    test.byToken = true;
+    checkFromHost<BFloat16>(test);
+    test.byToken = false;
+    test.weights = ExpertWeights::none;
+    checkFromHost<float>(test);
+    test.weights = ExpertWeights::asRouted;
+    test.rowsOfExpert = 2;
+    checkFromHost<float>(test);
+    test.limits.partOfEach = true;
+    checkFromHost<float>(test);
+  }
+}
+
+TEST_CASE("what cannot be is refused in words, and nothing is started") {
+  std::byte memory[16];
+  auto const* const indices = reinterpret_cast<std::int64_t const*>(memory);
+  CHECK(refusal([](auto const&, auto const&) {}).empty());
+  CHECK(refusal([](auto const&, auto const&) {}, DataType::float32) ==
+        "rank 0: ExpertParallel of bfloat16 that travels as float32; there are float32 as it is, float16 and bfloat16 "
+        "as they are, as float8_e4m3 and as int8");
+  CHECK(refusal([&](auto const& experts, auto const& stream) {
+          experts.dispatch(stream, {.x = memory, .experts = indices, .tokens = 8});
+        }) == "rank 0: dispatch of 8 tokens; ExpertParallel was made for at most 7");
+  CHECK(refusal([&](auto const& experts, auto const& stream) {
+          experts.dispatch(stream, {.x = memory, .tokens = 1});
+        }) == "rank 0: dispatch of 1 tokens without a table of their experts");
+  CHECK(refusal([&](auto const& experts, auto const& stream) {
+          experts.dispatch(stream, {.experts = indices, .tokens = 1});
+        }) == "rank 0: dispatch without the tokens' rows (x)");
+  CHECK(refusal([&](auto const& experts, auto const& stream) { experts.dispatch(stream, {.room = 1}); }) ==
+        "rank 0: dispatch without memory for the rows that come (rows)");
+  CHECK(refusal([&](auto const& experts, auto const& stream) {
+          experts.dispatch(stream, {.rows = memory, .room = 1});
+        }) == "rank 0: dispatch without memory for the scales of quantised rows");
+  CHECK(refusal([&](auto const& experts, auto const& stream) { experts.dispatch(stream, {.orderRows = 0}); }) ==
+        "rank 0: dispatch without orderRows, which is 1 at least");
+  CHECK(refusal([&](auto const& experts, auto const& stream) { experts.combine(stream, {.rows = 1}); }) ==
+        "rank 0: combine without the rows that go home (results)");
+  CHECK(refusal([&](auto const& experts, auto const& stream) {
+          experts.combine(stream, {.experts = indices, .tokens = 1});
+        }) == "rank 0: combine without memory for the sums (y)");
+}
+
+TEST_CASE("ranks that mean different types are told") {
+  std::string text;
+  forEachRank(2, [&](Rank& rank) {
+    try {
+      ExpertParallel const experts(rank.communicator, few, DataType::bfloat16,
+                                   rank.rank == 0 ? DataType::int8 : DataType::bfloat16);
+    } catch (Error const& error) {
+      CHECK(error.code() == ErrorCode::invalidUsage);
+      if (rank.rank == 0) text = error.what();
+    }
+  });
+  CHECK(text.find("all members must ask for the same") != std::string::npos);
+}
