@@ -171,6 +171,49 @@ TEST_CASE("routings, rows and room that do not fit are refused in words") {
   checkRefused({.rowsOfExpert = 3}, "row 3 of tokens for this rank's experts: there is room for 3");
 }
 
+namespace {
+
+// Rank 1 tells of a row that it does not send.
+struct ForgetfulKernel {
+  MSCCLPP_DEVICE void operator()(float const* x, std::int64_t const* indices, PlacedRows<float> const& placed,
+                                 DeviceExperts const& experts) const {
+    Dispatch<float, float> const dispatch(experts, thisGrid());
+    if (experts.rank() == 0) {
+      dispatch.send(thisGrid(), MatrixView{x, 0, 8}, Routing{indices, nullptr, 0, 1});
+    } else if (thisBlock().rank() == 0) {
+      dispatch.round().ready(0);
+      for (int i = 0; i < 2; ++i) experts.counts(0, 1)[i] = 1;
+      dispatch.round().arrive(0, experts.layout.countFlag(1));
+    }
+    if (experts.rank() == 0) dispatch.place(thisGrid(), dispatch.layOut(PackedByExpert{}), placed);
+    dispatch.end();
+  }
+};
+
+}  // namespace
+
+#if !defined(__CUDACC__)
+// The simulated machine ends such a run at once.
+TEST_CASE("who waits for a row says of which rank") {
+  std::string text;
+  try {
+    forEachRank(2, [&](Rank& rank) {
+      Experts const experts(rank.communicator,
+                            {.experts = 2, .topK = 1, .tokens = 1, .hidden = 8, .elementBytes = 4, .blocks = 1});
+      GpuBuffer<float> const x(rank.device, 8), rows(rank.device, 8);
+      GpuBuffer<std::int64_t> const indices(rank.device, 1);
+      launch(rank.stream, {.blocks = 1, .threads = 32}, ForgetfulKernel{}, x.data(), indices.data(),
+             PlacedRows<float>{{rows.data(), 1, 8}}, experts.deviceHandle());
+      rank.synchronize();
+    });
+  } catch (Error const& error) {
+    text = error.what();
+  }
+  INFO(text);
+  CHECK(text.find("waits for arrivals of rank 1 at tile") != std::string::npos);
+}
+#endif
+
 TEST_CASE("limits that cannot be, or differ between ranks, are refused") {
   layout::ExpertLimits const good{.experts = 4, .topK = 2, .tokens = 2, .hidden = 8};
   auto const of = [&](auto const& change) {
@@ -188,6 +231,12 @@ TEST_CASE("limits that cannot be, or differ between ranks, are refused") {
   CHECK(of([](auto& l) { l.hidden = 0; }) == "rank 0: Experts with hidden = 0; it can be 1 to 16777216");
   CHECK(of([](auto& l) { l.elementBytes = 9; }) == "rank 0: Experts with elementBytes = 9; it can be 1 to 8");
   CHECK(of([](auto& l) { l.blocks = 0; }) == "rank 0: Experts with blocks = 0; it can be 1 to 16777216");
+  if (canRun(9)) {
+    auto const many = failureOf([](int) { return layout::ExpertLimits{4, 16, 1 << 24, 1}; }, 9);
+    CHECK(many ==
+          "rank 0: Experts for 16777216 tokens of each of 9 ranks with 16 experts each: a rank could get 2415919104 "
+          "rows, at most 2147483648 can be");
+  }
   if (!canRun(2)) return;
   auto const text = failureOf(
       [&](int rank) {

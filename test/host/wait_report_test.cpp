@@ -39,7 +39,7 @@ TEST_CASE("each kind of wait in words") {
         who + "the ranks of switch channel 17: expected 5 signals of all of them, seen 4");
   CHECK(explain(report(WaitKind::tileRound)) ==
         who + "rank 1 to begin round 5 of tile flags: the last it has begun is 4");
-  CHECK(explain(report(WaitKind::tile)) == who + "arrivals at tile 17: expected 5, seen 4");
+  CHECK(explain(report(WaitKind::tile)) == who + "arrivals of rank 1 at tile 17: expected 5, seen 4");
 }
 
 TEST_CASE("each refused launch in its own words, with both numbers") {

@@ -169,7 +169,9 @@ std::string awaited(layout::WaitReport const& report) {
       return fmt::format("rank {} to begin round {} of tile flags: the last it has begun is {}", report.peer,
                          report.expected, report.seen);
     case WaitKind::tile:
-      return fmt::format("arrivals at tile {}: expected {}, seen {}", report.channel, report.expected, report.seen);
+      return fmt::format("arrivals{} at tile {}: expected {}, seen {}",
+                         report.peer < 0 ? "" : fmt::format(" of rank {}", report.peer), report.channel,
+                         report.expected, report.seen);
     case WaitKind::hostProxy:
       return fmt::format("triggers for proxy {}, from position {} on", report.channel, report.expected);
     case WaitKind::none:

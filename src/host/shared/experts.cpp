@@ -15,7 +15,7 @@ struct Bound {
   std::uint64_t value, least, most;
 };
 
-void check(int rank, layout::ExpertLimits const& limits) {
+void check(int rank, int ranks, layout::ExpertLimits const& limits) {
   using layout::ExpertLimits;
   constexpr std::uint64_t many = 1u << 24;  // numbers of rows and flags fit into 32 bits
   for (auto const& [name, value, least, most] : {
@@ -29,6 +29,14 @@ void check(int rank, layout::ExpertLimits const& limits) {
        }) {
     if (value >= least && value <= most) continue;
     fail(ErrorCode::invalidUsage, "rank {}: Experts with {} = {}; it can be {} to {}", rank, name, value, least, most);
+  }
+  constexpr std::uint64_t mostRows = 1u << 31;
+  if (auto const rows = std::uint64_t{limits.tokens} * limits.topK * static_cast<unsigned>(ranks); rows > mostRows) {
+    fail(
+        ErrorCode::invalidUsage,
+        "rank {}: Experts for {} tokens of each of {} ranks with {} experts each: a rank could get {} rows, at most {} "
+        "can be",
+        rank, limits.tokens, ranks, limits.topK, rows, mostRows);
   }
 }
 
@@ -46,7 +54,7 @@ Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& l
   int const self = communicator.rank();
   Members const members("Set of experts", *shared, ranks);
   auto const told = members.together([&] {
-    check(self, limits);
+    check(self, members.size(), limits);
     handle_.layout = layout::ExpertsLayout::make(static_cast<std::uint32_t>(members.size()), limits);
     memory_ = DeviceMemory(communicator.device(), handle_.layout.total);
     auto const bytes = std::as_bytes(std::span<layout::ExpertLimits const, 1>(&limits, 1));

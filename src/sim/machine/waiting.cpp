@@ -103,7 +103,7 @@ std::string toString(WaitDescription const& wait) {
     case layout::WaitKind::tileRound:
       return fmt::format("the begin{} of a round of tile flags, {}", peer, values);
     case layout::WaitKind::tile:
-      return fmt::format("arrivals at tile {}, {}", channel, values);
+      return fmt::format("arrivals{} at tile {}, {}", peer, channel, values);
     case layout::WaitKind::misuse:
       return fmt::format("nothing: misuse number {}, limit {}, got {}", channel, wait.expected, wait.seen);
     case layout::WaitKind::none:

@@ -107,8 +107,11 @@ class Combine {
     impl::ExpertTerms const terms(layout.limits.topK, [&](std::uint32_t k) -> impl::ExpertTerm {
       auto const& entry = head.entries[k];
       if (entry.expert < 0) return {layout::noExpertRow, 0};
-      if (once) return {isFirst(head, k) ? head.row : layout::noExpertRow, 1};
-      return {entry.row, weights == ExpertWeights::asRouted ? entry.weight : 1};
+      auto const row = once ? head.row : entry.row;
+      requireAlone(row == layout::noExpertRow || row < results.rows, experts_.flags.watch, home,
+                   std::uint64_t(layout::Misuse::expertRows), results.rows, row);
+      if (once) return {isFirst(head, k) ? row : layout::noExpertRow, 1};
+      return {row, weights == ExpertWeights::asRouted ? entry.weight : 1};
     });
     auto const load = [&](std::uint32_t row, std::uint32_t at, std::uint32_t count) {
       return impl::loadElements<N>(results.at(row, piece.first + at), count, whole);

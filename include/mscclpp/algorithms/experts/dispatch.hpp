@@ -114,18 +114,18 @@ class Dispatch {
   }
 
   MSCCLPP_DEVICE LaidOutRows const& layOut(PackedByExpert const& order) const {
-    auto const perRank = experts_.layout.perRank;
     return layOut(0xffffffffu, false, [&](LaidOutRows const& rows, std::uint32_t expert) {
-      std::uint32_t first = 0;
-      for (std::uint32_t e = 0; e < expert && e < perRank; ++e) first += roundUp(rows.count[e], order.alignment);
+      std::uint64_t first = 0;
+      for (std::uint32_t e = 0; e < expert; ++e) first += roundUp<std::uint64_t>(rows.count[e], order.alignment);
       return first;
     });
   }
   MSCCLPP_DEVICE LaidOutRows const& layOut(PaddedByExpert const& order) const {
-    return layOut(order.rows, false, [&](LaidOutRows const&, std::uint32_t expert) { return expert * order.rows; });
+    return layOut(order.rows, false,
+                  [&](LaidOutRows const&, std::uint32_t expert) { return std::uint64_t{expert} * order.rows; });
   }
   MSCCLPP_DEVICE LaidOutRows const& layOut(ByToken const&) const {
-    return layOut(0xffffffffu, true, [](LaidOutRows const&, std::uint32_t) { return 0; });
+    return layOut(0xffffffffu, true, [](LaidOutRows const&, std::uint32_t) { return std::uint64_t{0}; });
   }
 
   template <BlockSet Placers>
@@ -143,7 +143,7 @@ class Dispatch {
       if (first >= all) continue;
       auto const rows = minimum(layout.tileTokens, all - first);
       if (thisBlock().rank() == 0) {
-        round_.await(layout.rowFlag(static_cast<std::uint32_t>(source), tile), rows * layout.pieces);
+        round_.await(layout.rowFlag(static_cast<std::uint32_t>(source), tile), rows * layout.pieces, source);
       }
       syncWhole(thisBlock());
       auto const warps = impl::Warps::ofBlock();
@@ -264,7 +264,7 @@ class Dispatch {
     auto const group = thisBlock();
     auto const perRank = experts_.layout.perRank;
     for (auto source = group.rank(); source < static_cast<unsigned>(experts_.size()); source += group.size()) {
-      round_.await(experts_.layout.countFlag(source), 1);
+      round_.await(experts_.layout.countFlag(source), 1, static_cast<int>(source));
     }
     syncWhole(group);
     if (group.rank() == 0) {
@@ -286,7 +286,9 @@ class Dispatch {
       rows.count[e] = ahead;
     }
     group.sync();
-    for (auto e = group.rank(); e < perRank; e += group.size()) rows.first[e] = firstOf(rows, e);
+    for (auto e = group.rank(); e < perRank; e += group.size()) {
+      rows.first[e] = static_cast<std::uint32_t>(minimum<std::uint64_t>(firstOf(rows, e), 0xffffffffu));
+    }
     group.sync();
     return rows;
   }
@@ -323,7 +325,8 @@ class Dispatch {
               auto const expert = static_cast<std::uint32_t>(entry.expert);
               auto const among =
                   laidOut.ahead[static_cast<unsigned>(source) * layout.perRank + expert] + entry.position;
-              auto const row = find(out, source, laidOut.first[expert] + among, among, laidOut.limit, notes);
+              auto const at = std::uint64_t{laidOut.first[expert]} + among;
+              auto const row = find(out, source, at, among, laidOut.limit, notes);
               if (!notes) return {row, 0};
               entry.row = row;
               if (row == layout::noExpertRow) return {row, 0};
@@ -355,10 +358,10 @@ class Dispatch {
     return static_cast<std::uint32_t>(source) * experts_.layout.limits.tokens + head.token;
   }
   // The row; noExpertRow: there is no room. `among`: its number among those of which there are up to `limit`.
-  MSCCLPP_DEVICE std::uint32_t find(PlacedRows<W> const& out, int source, std::uint32_t row, std::uint32_t among,
+  MSCCLPP_DEVICE std::uint32_t find(PlacedRows<W> const& out, int source, std::uint64_t row, std::uint32_t among,
                                     std::uint32_t limit, bool counts) const {
     bool const few = among < limit;
-    if (few && row < out.rows.rows) return row;
+    if (few && row < out.rows.rows) return static_cast<std::uint32_t>(row);
     requireAlone(out.dropped != nullptr, experts_.flags.watch, source, std::uint64_t(layout::Misuse::expertRows),
                  few ? out.rows.rows : limit, few ? row : among);
     if (counts) reduceAdd<Order::relaxed, Scope::device>(out.dropped, 1u);

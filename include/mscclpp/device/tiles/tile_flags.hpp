@@ -6,7 +6,8 @@
 //   auto const round = flags.begin(thisGrid());   waits for the kernel ahead in the stream
 //   round.ready(rank)                             before this round's first write into that rank's memory
 //   round.arrive(rank, tile, times)               what was written for it is there; counts as so many arrivals
-//   round.await(tile, arrivals)                   what others have written for it may be read; returns how many came
+//   round.await(tile, arrivals)                   what others have written for it may be read; returns how many came.
+//                                                 A rank behind these: that it comes from, for reports
 //   round.ticket(group)                           0, 1, 2, ... in the order in which groups of this rank ask
 //   round.end()
 //
@@ -106,11 +107,11 @@ class TileRound {
     reduceAdd<Order::release, Scope::system>(flags_.counter(rank, number_, tile), times);
   }
 
-  MSCCLPP_DEVICE std::uint32_t await(unsigned tile, std::uint32_t arrivals) const {
+  MSCCLPP_DEVICE std::uint32_t await(unsigned tile, std::uint32_t arrivals, int rank = -1) const {
     requireTile(tile);
     auto const* const word = flags_.counter(flags_.rank, number_, tile);
     std::uint32_t count = 0;
-    poll(flags_.watch, {layout::WaitKind::tile, -1, tile, arrivals}, [&](std::uint64_t& seen) {
+    poll(flags_.watch, {layout::WaitKind::tile, rank, tile, arrivals}, [&](std::uint64_t& seen) {
       count = load<Order::acquire, Scope::system>(word);
       seen = count;
       return count >= arrivals;
