@@ -32,6 +32,8 @@ MSCCLPP_HOST_DEVICE constexpr std::uint32_t alignmentFor(std::uint32_t tokens) {
 
 template <class W>
 struct DispatchKernel {
+  static constexpr unsigned maxThreads = 512;
+
   MSCCLPP_DEVICE void operator()(bf16 const* x, Routing<std::int32_t> const& routing, PlacedRows<W> const& placed,
                                  DeviceExperts const& experts) const {
     Dispatch<bf16, W> const dispatch(experts, thisGrid());
@@ -54,6 +56,8 @@ struct Widen {
 };
 
 struct CombineKernel {
+  static constexpr unsigned maxThreads = 512;
+
   MSCCLPP_DEVICE void operator()(MatrixView<bf16 const> const& results, Routing<std::int32_t> const& routing, bf16* y,
                                  DeviceExperts const& experts) const {
     Combine<bf16> const combine(experts, thisGrid());

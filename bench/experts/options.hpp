@@ -31,7 +31,7 @@ inline void addOptions(CLI::App& app, Options& options) {
   app.add_option("--blocks", options.blocks, "Blocks of a kernel; the fastest of several counts")
       ->check(CLI::Range(1u, 1024u))
       ->delimiter(',');
-  app.add_option("--threads", options.threads, "Threads of a block")->check(CLI::Range(32u, 1024u));
+  app.add_option("--threads", options.threads, "Threads of a block")->check(CLI::Range(32u, 512u));
 }
 
 // The text that the user is told where options do not go together; empty where they do.
