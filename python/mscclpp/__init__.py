@@ -61,6 +61,7 @@ from ._version import __version__  # noqa: E402
 from .errors import Error  # noqa: E402
 from .buffer import GpuBuffer  # noqa: E402
 from .group import CommGroup, run_ranks  # noqa: E402
+from .experts import Dispatched, ExpertParallel  # noqa: E402
 from .registry import AlgorithmCollectionBuilder  # noqa: E402
 from .compiler import compile, compile_native  # noqa: E402  pylint: disable=redefined-builtin
 from .language.spec import AlgoSpec  # noqa: E402
@@ -93,9 +94,11 @@ __all__ = [
     "Connection",
     "DataType",
     "Device",
+    "Dispatched",
     "Error",
     "ExecutionPlan",
     "Executor",
+    "ExpertParallel",
     "Fifo",
     "GpuBuffer",
     "Host2DeviceSemaphore",

@@ -22,7 +22,7 @@ class GpuBuffer:
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
         if not self.shape or any(each < 1 for each in self.shape):
             raise InvalidUsage(f"GpuBuffer of shape {self.shape}: each dimension has at least 1 element")
-        self.dtype = dtype if isinstance(dtype, DataType) else _named(dtype)
+        self.dtype = data_type_of(dtype)
         self.nbytes = math.prod(self.shape) * bytes_of(self.dtype)
         self.raw = RawGpuBuffer(self.nbytes, device)
 
@@ -45,6 +45,9 @@ class GpuBuffer:
         return self.raw.__dlpack_device__()
 
 
-def _named(dtype: Any) -> DataType:
+def data_type_of(dtype: Any) -> DataType:
+    """Of a DataType, a name such as 'bfloat16', or a dtype of NumPy or PyTorch."""
+    if isinstance(dtype, DataType):
+        return dtype
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     return data_type_named(name)

@@ -29,6 +29,7 @@ void bindChannels(nb::module_& module);
 void bindProxies(nb::module_& module);
 void bindPlans(nb::module_& module);
 void bindAlgorithms(nb::module_& module);
+void bindExperts(nb::module_& module);
 void bindPrograms(nb::module_& module);
 void bindGroups(nb::module_& module);
 

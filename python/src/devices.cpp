@@ -154,7 +154,7 @@ std::tuple<std::uintptr_t, std::size_t, DataType, int> describeArray(nb::ndarray
            " cannot be communicated");
   }
   std::int64_t packed = 1;
-  for (std::size_t i = array.ndim(); i-- > 0;) {
+  for (std::size_t i = array.ndim(); array.size() != 0 && i-- > 0;) {
     if (array.shape(i) != 1 && array.stride(i) != packed) {
       refuse("an array whose dimension " + std::to_string(i) + " has stride " + std::to_string(array.stride(i)) +
              " is not contiguous, which has stride " + std::to_string(packed) + " there; make a contiguous copy");

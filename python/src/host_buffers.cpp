@@ -8,7 +8,6 @@
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp::python {
-namespace {
 
 bool isDeviceMemory(Runtime const& runtime, void const* pointer) {
   try {
@@ -18,8 +17,6 @@ bool isDeviceMemory(Runtime const& runtime, void const* pointer) {
     return false;
   }
 }
-
-}  // namespace
 
 HostBuffers::HostBuffers(Communicator const& communicator, CollectiveCall& call, std::string const& keeper)
     : device_(communicator.device()) {

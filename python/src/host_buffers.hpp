@@ -12,6 +12,8 @@
 
 namespace mscclpp::python {
 
+bool isDeviceMemory(Runtime const& runtime, void const* pointer);
+
 class HostBuffers {
  public:
   // Copies the input where it must be. `call` is changed to what the device can use, and outlives this. `keeper`: the

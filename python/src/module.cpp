@@ -11,6 +11,7 @@ NB_MODULE(_mscclpp, module) {
   bindProxies(module);
   bindPlans(module);
   bindAlgorithms(module);
+  bindExperts(module);
   bindPrograms(module);
   bindGroups(module);
 }
