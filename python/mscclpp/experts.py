@@ -298,6 +298,12 @@ class ExpertParallel:
         there = _shape_of(what, name, array)
         if there != shape:
             raise InvalidUsage(f"{what} with {name} of shape {there}; it takes {shape}")
+        if getattr(array, "requires_grad", False):
+            # Calls are for the inside of autograd functions, where gradients are off.
+            if importlib.import_module("torch").is_grad_enabled():
+                raise InvalidUsage(f"{what} with {name} that requires a gradient; the call has none: detach() it, or call "
+                                   "within torch.no_grad() or a torch.autograd.Function")
+            array = array.detach()
         try:
             pointer, _, dtype, cuda = _mscclpp.describe_array(array)
         except InvalidUsage as error:

@@ -6,6 +6,7 @@ import unittest
 
 import mscclpp
 import numpy as np
+from support import QUICK, run_processes
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 HIDDEN, TOPK, TOKENS = 150, 3, 6
@@ -319,6 +320,275 @@ class Tensors(unittest.TestCase):
             torch.testing.assert_close(y.float(), wanted, rtol=0.08, atol=0.1)
 
         mscclpp.run_ranks(2, rank_main, device="sim")
+
+    def test_gradients(self):
+        import torch  # pylint: disable=import-outside-toplevel
+
+        def rank_main(group):
+            experts = mscclpp.ExpertParallel(group, experts=2, topk=1, tokens=2, hidden=8, dtype="float32")
+            x, indices = torch.ones((2, 8), requires_grad=True), torch.tensor([[0], [1]])
+            with self.assertRaisesRegex(mscclpp.errors.InvalidUsage, f"rank {group.my_rank}: dispatch with x .*detach"):
+                experts.dispatch(x, indices)
+            with torch.no_grad():
+                there = experts.dispatch(x, indices)
+                self.assertTrue(torch.equal(experts.combine(there.rows, indices), x))
+
+        mscclpp.run_ranks(2, rank_main, device="sim")
+
+
+def difference(one, other):
+    """0 for equal tensors, in the measure of DeepEP's tests."""
+    one, other = one.double(), other.double()
+    return float(1 - 2 * (one * other).sum() / (one * one + other * other).sum())
+
+
+@unittest.skipUnless(HAS_TORCH, "there is no PyTorch")
+class DeepEp(unittest.TestCase):
+    """What DeepEP's tests of one host ask of it, small."""
+
+    tokens, hidden, topk = 9, 256, 4
+
+    def run_ranks(self, ranks, rank_main):
+        import torch  # pylint: disable=import-outside-toplevel
+        from mscclpp.deep_ep import Buffer  # pylint: disable=import-outside-toplevel
+
+        torch.set_num_threads(1)
+        return mscclpp.run_ranks(ranks, lambda group: rank_main(torch, group, Buffer(group)), device="sim")
+
+    def routing(self, torch, ranks, experts):
+        """By rank: indices and weights. Each rank has another number of tokens."""
+        random = torch.Generator().manual_seed(7)
+        every = []
+        for rank in range(ranks):
+            shape = self.tokens - rank, experts
+            indices = torch.rand(shape, generator=random).topk(self.topk).indices
+            indices[rank, rank] = -1
+            every.append((indices, torch.rand(indices.shape, generator=random)))
+        return every
+
+    def test_layout(self):
+        def rank_main(torch, group, buffer):
+            experts, ranks = 6, group.nranks
+            indices, _ = self.routing(torch, ranks, experts)[group.my_rank]
+            per_rank, other, per_expert, in_rank, event = buffer.get_dispatch_layout(indices, experts)
+            event.current_stream_wait()
+            self.assertIsNone(other)
+            for expert in range(experts):
+                self.assertEqual(int(per_expert[expert]), int((indices == expert).sum()))
+            for rank in range(ranks):
+                here = ((indices >= 0) & (indices // (experts // ranks) == rank)).any(dim=1)
+                self.assertTrue(torch.equal(in_rank[:, rank], here))
+                self.assertEqual(int(per_rank[rank]), int(here.sum()))
+            self.assertEqual((per_rank.dtype, per_expert.dtype), (torch.int32, torch.int32))
+
+        self.run_ranks(3, rank_main)
+
+    def test_many_tokens(self):
+        def rank_main(torch, group, buffer):
+            rank, ranks, experts = group.my_rank, group.nranks, 8
+            local = experts // ranks
+            every = self.routing(torch, ranks, experts)
+            indices, weights = every[rank]
+            layouts = [buffer.get_dispatch_layout(each, experts) for each, _ in every]
+            per_rank, _, per_expert, in_rank, _ = layouts[rank]
+            came = [int(layout[0][rank]) for layout in layouts]
+            each_expert = sum(layout[2] for layout in layouts)[rank * local : (rank + 1) * local].tolist()
+            ways = {"num_tokens_per_rank": per_rank, "num_tokens_per_expert": per_expert, "is_token_in_rank": in_rank}
+            ones = torch.full((indices.shape[0], self.hidden), rank + 1.0, dtype=torch.bfloat16)
+            noise = torch.randn(ones.shape, generator=torch.Generator().manual_seed(rank)).bfloat16()
+            scales = torch.full((ones.shape[0], self.hidden // GROUP), 0.5)
+            pair = (2 * ones.float()).to(torch.float8_e4m3fn), scales
+
+            def by_source(rows):
+                source = torch.cat([torch.full((count,), of + 1.0) for of, count in enumerate(came)])
+                self.assertTrue(torch.equal(rows.float(), source[:, None].expand(rows.shape)))
+
+            for x in (noise, ones, pair):
+                for with_topk in (False, True):
+                    options = dict(ways, expert_alignment=4, async_finish=True, previous_event=buffer.capture())
+                    if with_topk:
+                        options.update(topk_idx=indices, topk_weights=weights)
+                    rows, topk_idx, topk_weights, counts, handle, event = buffer.dispatch(x, **options)
+                    event.current_stream_wait()
+                    self.assertEqual(counts, [-(-count // 4) * 4 for count in each_expert])
+                    if x is pair:
+                        self.assertEqual((rows[0].dtype, rows[1].dtype), (torch.float8_e4m3fn, torch.float32))
+                        rows = (rows[0].float() * rows[1].repeat_interleave(GROUP, dim=1)).bfloat16()
+                    self.assertEqual(rows.shape, (sum(came), self.hidden))
+                    self.assertEqual(handle.first_rows.tolist(), [sum(came[:of]) for of in range(ranks + 1)])
+                    if x is not noise:
+                        by_source(rows)
+                    if with_topk:
+                        self.assertEqual(topk_idx.dtype, torch.int64)
+                        for expert, count in enumerate(each_expert):
+                            self.assertEqual(int((topk_idx == expert).sum()), count)
+                        self.assertEqual(int((topk_idx >= local).sum()) + int((topk_idx < -1).sum()), 0)
+                        self.assertFalse(topk_weights[topk_idx < 0].any())
+                    else:
+                        self.assertIsNone(topk_idx)
+                        again, *nothing, event = buffer.dispatch(x, handle=handle)
+                        self.assertEqual(nothing, [None] * 4)
+                        self.assertTrue(torch.equal((again[0] if x is pair else again).float().abs() > 0, rows != 0))
+                    y, sums, event = buffer.combine(rows, handle, topk_weights=topk_weights)
+                    event.current_stream_wait()
+                    mean = y.float() / in_rank.sum(dim=1, keepdim=True)
+                    self.assertLess(difference(mean, noise if x is noise else ones), 5e-6)
+                    if with_topk:
+                        self.assertTrue(torch.equal(sums, torch.where(indices >= 0, weights, 0)))
+
+        self.run_ranks(2, rank_main)
+
+    def test_a_group_of_torch(self):
+        run_processes(
+            """
+            import torch, torch.distributed as dist
+            from mscclpp.deep_ep import Buffer
+            dist.init_process_group("gloo")
+            rank, buffer = dist.get_rank(), Buffer(dist.group.WORLD)
+            assert (buffer.rank, buffer.group_size) == (rank, 2)
+            x, indices = torch.full((3, 128), rank + 1.0, dtype=torch.bfloat16), torch.tensor([[0], [1], [1]])
+            per_rank, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(indices, 2)
+            rows, _, _, counts, handle, _ = buffer.dispatch(
+                x, num_tokens_per_rank=per_rank, is_token_in_rank=in_rank, num_tokens_per_expert=per_expert)
+            assert counts == [2 * (rank + 1)] and rows[:, 0].tolist() == [1.0] * (rank + 1) + [2.0] * (rank + 1)
+            assert torch.equal(buffer.combine(rows, handle)[0], x)
+            buffer.destroy()
+            dist.destroy_process_group()
+            """,
+            2,
+            **QUICK,
+        )
+
+    def test_overtaken_handles_and_more_tokens(self):
+        def rank_main(torch, group, buffer):
+            experts, held = 4, []
+            for tokens in (2, 5, 3):
+                x = torch.randn((tokens + group.my_rank, 128), generator=torch.Generator().manual_seed(tokens))
+                indices = torch.arange(4).repeat(x.shape[0], 1)
+                layout = buffer.get_dispatch_layout(indices, experts)
+                rows, _, _, _, handle, _ = buffer.dispatch(
+                    x, topk_idx=indices, num_tokens_per_rank=layout[0], num_tokens_per_expert=layout[2],
+                    is_token_in_rank=layout[3],
+                )
+                held.append((x, rows, handle))
+            for x, rows, handle in held:
+                y, _, _ = buffer.combine(rows, handle)
+                torch.testing.assert_close(y, 2 * x)
+            buffer.destroy()
+
+        self.run_ranks(2, rank_main)
+
+    def test_no_wait_for_numbers(self):
+        def rank_main(torch, group, buffer):
+            indices, weights = self.routing(torch, 2, 4)[group.my_rank]
+            x = torch.ones((indices.shape[0], 128), dtype=torch.bfloat16)
+            per_rank, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(indices, 4)
+            rows, topk_idx, topk_weights, counts, handle, _ = buffer.dispatch(
+                x, topk_idx=indices, topk_weights=weights, num_tokens_per_rank=per_rank, is_token_in_rank=in_rank,
+                num_tokens_per_expert=per_expert, num_worst_tokens=2 * self.tokens,
+            )
+            self.assertEqual((rows.shape[0], counts), (2 * self.tokens, []))
+            received = int(handle.first_rows[-1])
+            self.assertTrue((topk_idx[received:] == -1).all())
+            self.assertTrue((topk_idx[:received] >= 0).any(dim=1).all())
+            self.assertFalse(topk_weights[received:].any())
+            y, _, _ = buffer.combine(rows, handle)
+            self.assertTrue(torch.equal(y.float(), in_rank.sum(dim=1, keepdim=True).expand(y.shape).float()))
+
+        self.run_ranks(2, rank_main)
+
+    def test_few_tokens(self):
+        def rank_main(torch, group, buffer):
+            rank, ranks, experts = group.my_rank, group.nranks, 6
+            local = experts // ranks
+            every = self.routing(torch, ranks, experts)
+            indices, weights = every[rank]
+            x = torch.full((indices.shape[0], self.hidden), rank + 1.0, dtype=torch.bfloat16)
+            x[:, -GROUP:] = torch.arange(x.shape[0])[:, None]
+            noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(rank)).bfloat16() / 10
+            for current in (x, noise):
+                for fp8 in (False, True):
+                    stats = torch.zeros(local, dtype=torch.int32)
+                    came, counts, handle, event, hook = buffer.low_latency_dispatch(
+                        current, indices, self.tokens, experts, cumulative_local_expert_recv_stats=stats, use_fp8=fp8,
+                        return_recv_hook=True,
+                    )
+                    hook()
+                    event.current_stream_wait()
+                    rows = came
+                    if fp8:
+                        self.assertEqual(came[1].shape, (local, ranks * self.tokens, self.hidden // GROUP))
+                        self.assertEqual(came[1].stride(1), 1)
+                        rows = (came[0].float() * came[1].repeat_interleave(GROUP, dim=-1)).bfloat16()
+                    self.assertEqual(rows.shape, (local, ranks * self.tokens, self.hidden))
+                    self.assertTrue(torch.equal(stats, counts))
+                    for expert in range(local):
+                        number = int(counts[expert])
+                        wanted = [(each == rank * local + expert) for each, _ in every]
+                        self.assertEqual(number, sum(int(each.sum()) for each in wanted))
+                        origins = handle.origins[expert, :number].long()
+                        sources = torch.cat([torch.full((int(each.sum()),), of) for of, each in enumerate(wanted)])
+                        self.assertTrue(torch.equal(origins // self.tokens, sources))
+                        if current is x:
+                            here = rows[expert, :number].float()
+                            torch.testing.assert_close(here[:, 0], sources + 1.0, rtol=1e-2, atol=0)
+                            torch.testing.assert_close(here[:, -1], (origins % self.tokens).float(), rtol=1e-2, atol=0)
+                    results = rows.nan_to_num()
+                    for zero_copy in (False, True):
+                        if zero_copy:
+                            buffer.get_next_low_latency_combine_buffer(handle)[:] = results
+                        out = torch.empty_like(current)
+                        y, _, hook = buffer.low_latency_combine(
+                            results.new_zeros(results.shape) if zero_copy else results, indices, weights, handle,
+                            zero_copy=zero_copy, return_recv_hook=True, out=out,
+                        )
+                        hook()
+                        self.assertIs(y, out)
+                        wanted = current.float() * torch.where(indices >= 0, weights, 0).sum(dim=1, keepdim=True)
+                        self.assertLess(difference(wanted, y), 7e-4 if fp8 else 1e-5)
+
+        self.run_ranks(3, rank_main)
+
+    def test_two_batches_of_few_tokens(self):
+        def rank_main(torch, group, buffer):
+            indices = torch.arange(4).repeat(3, 1)
+            weights = torch.full(indices.shape, 0.25)
+            x = [torch.full((3, 128), number + group.my_rank, dtype=torch.bfloat16) for number in (1, 5, 9)]
+            sent = [buffer.low_latency_dispatch(each, indices, 3, 4, use_fp8=False) for each in x]
+            for which in (1, 2):
+                y, _, _ = buffer.low_latency_combine(sent[which][0].nan_to_num(), indices, weights, sent[which][2])
+                self.assertTrue(torch.equal(y, x[which]))
+            with self.assertRaisesRegex(mscclpp.errors.InvalidUsage, "rank .: .*two may be"):
+                buffer.low_latency_combine(sent[0][0], indices, weights, sent[0][2])
+
+        self.run_ranks(2, rank_main)
+
+    def test_what_is_refused(self):
+        def rank_main(torch, group, buffer):
+            indices = torch.zeros((2, 1), dtype=torch.int64)
+            x = torch.zeros((2, 128), dtype=torch.bfloat16)
+            layout = buffer.get_dispatch_layout(indices, 2)
+            ways = {"num_tokens_per_rank": layout[0], "num_tokens_per_expert": layout[2], "is_token_in_rank": layout[3]}
+            handle = buffer.dispatch(x, **ways)[4]
+            batch = buffer.low_latency_dispatch(x, indices, 2, 2)[2]
+            for call, words in (
+                (lambda: buffer.get_dispatch_layout(indices, 3), "3 experts over 2 ranks"),
+                (lambda: buffer.get_dispatch_layout(indices.int(), 2), "torch.int64"),
+                (lambda: buffer.dispatch(x, topk_idx=indices), "num_tokens_per_rank"),
+                (lambda: buffer.dispatch(x, handle=handle, topk_idx=indices), "handle"),
+                (lambda: buffer.dispatch((x, x), **ways), "float8_e4m3fn"),
+                (lambda: buffer.dispatch(x, **ways, num_worst_tokens=2), "up to 1"),
+                (lambda: buffer.combine(x, handle, bias=x), "bias"),
+                (lambda: buffer.low_latency_dispatch(x, indices, 2, 2, round_scale=True), "round_scale"),
+                (lambda: buffer.low_latency_combine(x, indices, indices, batch, use_logfmt=True), "use_logfmt"),
+            ):
+                with self.assertRaisesRegex(mscclpp.Error, f"rank {group.my_rank}: .*{words}"):
+                    call()
+            self.assertEqual(buffer.get_low_latency_rdma_size_hint(128, 7168, 2, 256), 0)
+            self.assertEqual(buffer.get_dispatch_config(2).get_nvl_buffer_size_hint(7168 * 2, 2), 0)
+            buffer.clean_low_latency_buffer(2, 128, 2)
+
+        self.run_ranks(2, rank_main)
 
 
 if __name__ == "__main__":
