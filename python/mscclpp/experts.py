@@ -59,7 +59,8 @@ class ExpertParallel:
     blocks        of the kernels; left out: 132 on GPUs, 4 on the simulated machine
 
     Making one is collective, and all ranks ask for the same. It serves one batch, from its dispatch() to its combine();
-    what was dispatched stays until the next dispatch(). Ranks make the same calls in the same order.
+    what was dispatched stays until the next dispatch(). Ranks make the same calls in the same order. Let it go when the
+    calls of all ranks are done.
     """
 
     def __init__(
