@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "host/shared/members.hpp"
 
@@ -52,7 +53,7 @@ std::string described(layout::ExpertLimits const& limits) {
 Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& limits, std::vector<int> ranks) {
   auto const& shared = CommunicatorImpl::of(communicator);
   int const self = communicator.rank();
-  Members const members("Set of experts", *shared, ranks);
+  Members const members("Set of experts", *shared, std::move(ranks));
   auto const told = members.together([&] {
     check(self, members.size(), limits);
     handle_.layout = layout::ExpertsLayout::make(static_cast<std::uint32_t>(members.size()), limits);
