@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <sstream>
 #include <vector>
 
 #include "base/json_place.hpp"
+#include "base/replace_file.hpp"
 #include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
@@ -125,19 +125,7 @@ std::string TunedProfile::json() const {
   return Json{{"version", 1}, {"profiles", std::move(profiles)}}.dump(1) + "\n";
 }
 
-void TunedProfile::save(std::string const& path) const {
-  // Nobody reads a file that is half written, and an interrupted run leaves the old one.
-  auto const unfinished = path + ".new";
-  {
-    std::ofstream file(unfinished, std::ios::binary);
-    file << json();
-    file.close();
-    if (!file) throwSystemError(fmt::format("profile {}: it cannot be written", unfinished), errno);
-  }
-  std::error_code error;
-  fs::rename(unfinished, path, error);
-  if (error) throwSystemError(fmt::format("profile {}: it cannot be renamed to {}", unfinished, path), error.value());
-}
+void TunedProfile::save(std::string const& path) const { replaceFile(path, path + ".new", json(), "profile"); }
 
 TunedProfile::Table const* TunedProfile::find(Subject const& subject, Collective collective, bool symmetric) const {
   auto const found = tables_.find(subject);

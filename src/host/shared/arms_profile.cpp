@@ -3,13 +3,13 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <limits>
+#include <system_error>
 #include <vector>
 
 #include "base/json_place.hpp"
+#include "base/replace_file.hpp"
 #include "mscclpp/base/config.hpp"
 
 namespace mscclpp {
@@ -93,15 +93,7 @@ void ArmsProfile::save(std::string const& path) const {
   namespace fs = std::filesystem;
   std::error_code error;
   if (auto const folder = fs::path(path).parent_path(); !folder.empty()) fs::create_directories(folder, error);
-  auto const unfinished = fmt::format("{}.{}", path, ::getpid());
-  {
-    std::ofstream file(unfinished, std::ios::binary);
-    file << json();
-    file.close();
-    if (!file) throwSystemError(fmt::format("{}: it cannot be written", titleOf(unfinished)), errno);
-  }
-  fs::rename(unfinished, path, error);
-  if (error) throwSystemError(fmt::format("{}: it cannot be renamed to {}", unfinished, path), error.value());
+  replaceFile(path, fmt::format("{}.{}", path, ::getpid()), json(), "profile of arms");
 }
 
 }  // namespace mscclpp
