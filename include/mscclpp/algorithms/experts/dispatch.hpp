@@ -29,7 +29,7 @@
 // in the memory of `experts` for Combine until the next Dispatch with it.
 //
 // Cost: each row leaves once for each rank, as pieces by a warp each, and with each piece goes an addition behind a
-// fence. Beside the rows 272 bytes each. place reads and writes each row here once more for each expert.
+// fence. Beside the rows 272 bytes each. place reads each row here once and writes it once for each expert.
 #pragma once
 
 #include <concepts>
@@ -38,6 +38,7 @@
 
 #include "mscclpp/algorithms/core/quantised.hpp"
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
+#include "mscclpp/algorithms/experts/placed_rows.hpp"
 #include "mscclpp/algorithms/experts/routing_scan.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/group_ops.hpp"
@@ -46,48 +47,13 @@
 #include "mscclpp/device/tiles/slots.hpp"
 
 namespace mscclpp {
-
-struct PackedByExpert {
-  std::uint32_t alignment = 1;  // of each expert's first row
-};
-struct PaddedByExpert {
-  std::uint32_t rows;  // of each expert
-};
-struct ByToken {};
-
-// Where rows are placed, and what is told of them; null: not asked for.
-template <class W>
-struct PlacedRows {
-  MatrixView<W> rows;       // as many as there is room for
-  float* scales = nullptr;  // [row][ceil(hidden / 128)], where they are quantised
-  std::uint32_t* firsts =
-      nullptr;  // of each of this rank's experts, the first row; ByToken: of each source, and the end
-  std::uint32_t* counts = nullptr;   // of each of this rank's experts, the number of rows
-  std::uint32_t* origins = nullptr;  // of each row, source * limits.tokens + token
-  float* weights = nullptr;          // of each row its token's for the expert; ByToken: [row][limits.topK], else 0
-  std::int32_t* experts = nullptr;   // ByToken: [row][limits.topK], of this rank's experts, else -1
-  std::uint32_t* dropped = nullptr;  // counts rows for which there is no room; without it they are refused
-};
-
 inline namespace MSCCLPP_BACKEND {
-
-// In block-shared memory: which rows this rank's experts get.
-struct LaidOutRows {
-  std::uint32_t first[layout::ExpertLimits::mostExperts];  // by expert
-  std::uint32_t count[layout::ExpertLimits::mostExperts];
-  std::uint32_t limit;  // rows of an expert; of others there is no room
-  bool byToken;
-  std::uint32_t firstOf[maxTeamSize + 1];  // by source: its first row ByToken; then their number
-  // By source * perRank + expert: of the source's tokens for the expert, the first among all for it.
-  std::uint32_t ahead[layout::ExpertLimits::mostExperts + maxTeamSize];
-};
 
 template <Number T, Number W, BlockSet B = GridGroup>
 class Dispatch {
   static constexpr bool isQuantised = !std::same_as<T, W>;
   static_assert(!isQuantised || largestOf<W> != 0,
-                "Dispatch: rows travel as they are, or as Float8E4M3, Float8E5M2 or "
-                "int8");
+                "Dispatch: rows travel as they are, or as Float8E4M3, Float8E5M2 or int8");
 
  public:
   MSCCLPP_DEVICE Dispatch(DeviceExperts const& experts, B const& blocks)
@@ -107,8 +73,8 @@ class Dispatch {
       for (auto unit = warps.rank; unit < batch.tokens * routing.topK * layout.pieces; unit += warps.count) {
         auto const entry = unit / layout.pieces;
         auto const token = entry / routing.topK;
-        if ((batch.leads[token] >> entry % routing.topK & 1) == 0) continue;
-        sendPiece(x, routing, batch, token, entry % routing.topK, unit % layout.pieces);
+        auto const k = entry % routing.topK;
+        if (batch.isLead(token, k)) sendPiece(x, routing, batch, token, k, unit % layout.pieces);
       }
     });
   }
@@ -132,7 +98,8 @@ class Dispatch {
   MSCCLPP_DEVICE void place(Placers const& blocks, LaidOutRows const& laidOut, PlacedRows<W> const& out) const {
     auto const& layout = experts_.layout;
     experts_.check(out.rows);
-    if (blocks.blockRank() == 0) tell(laidOut, out);
+    impl::RowPlacer<W, isQuantised, B> const placer(experts_, round_, laidOut, out);
+    if (blocks.blockRank() == 0) placer.tell();
     // Sources in turn, the own one first: its rows need no link.
     auto const ranks = static_cast<std::uint32_t>(experts_.size());
     for (auto unit = blocks.blockRank(); unit < ranks * layout.tilesOfSource(); unit += blocks.blockCount()) {
@@ -148,7 +115,7 @@ class Dispatch {
       syncWhole(thisBlock());
       auto const warps = impl::Warps::ofBlock();
       for (auto piece = warps.rank; piece < rows * layout.pieces; piece += warps.count) {
-        placePiece(laidOut, out, source, first + piece / layout.pieces, piece % layout.pieces);
+        placer.place(source, first + piece / layout.pieces, piece % layout.pieces);
       }
     }
   }
@@ -211,7 +178,7 @@ class Dispatch {
       if (warp.rank() == 0) {
         head.token = batch.first + token;
         std::uint32_t part = 0;
-        for (std::uint32_t i = 0; i < k; ++i) part += batch.leads[token] >> i & 1;
+        for (std::uint32_t i = 0; i < k; ++i) part += batch.isLead(token, i) ? 1 : 0;
         head.part = part;
       }
     }
@@ -291,134 +258,6 @@ class Dispatch {
     }
     group.sync();
     return rows;
-  }
-
-  MSCCLPP_DEVICE void placePiece(LaidOutRows const& laidOut, PlacedRows<W> const& out, int source, std::uint32_t slot,
-                                 std::uint32_t number) const {
-    auto const warp = thisWarp();
-    auto const& layout = experts_.layout;
-    int const self = experts_.rank();
-    auto const piece = impl::RowPiece::of(layout, number);
-    auto& head = experts_.head(self, source, slot);
-    auto const terms = laidOut.byToken ? placesByToken(laidOut, out, source, slot, number == 0)
-                                       : placesByExpert(laidOut, out, source, head, number == 0);
-    copyToAll(out, experts_.row<W>(self, source, slot) + piece.first, terms, piece);
-    for (std::uint32_t k = 0; k < terms.count(); ++k) {
-      auto const row = terms.row(k);
-      if (row == layout::noExpertRow) continue;
-      if (isQuantised && out.scales != nullptr) placeScales(out, source, slot, row, piece);
-      if (layout.limits.gates == 0) continue;
-      syncWhole(warp);
-      auto const rowsOfGate = ceilDiv(static_cast<std::uint32_t>(out.rows.rows), layout.limits.gates);
-      if (warp.rank() == 0) round_.arrive(self, layout.gateFlag(row / rowsOfGate));
-    }
-  }
-
-  // Where a row goes, for each of its experts. `notes`: also for Combine, and for who asked.
-  MSCCLPP_DEVICE impl::ExpertTerms placesByExpert(LaidOutRows const& laidOut, PlacedRows<W> const& out, int source,
-                                                  layout::ExpertRow& head, bool notes) const {
-    auto const& layout = experts_.layout;
-    if (notes && thisWarp().rank() == 0) head.row = layout::noExpertRow;
-    return {layout.limits.topK, [&](std::uint32_t k) -> impl::ExpertTerm {
-              auto& entry = head.entries[k];
-              if (entry.expert < 0) return {layout::noExpertRow, 0};
-              auto const expert = static_cast<std::uint32_t>(entry.expert);
-              auto const among =
-                  laidOut.ahead[static_cast<unsigned>(source) * layout.perRank + expert] + entry.position;
-              auto const at = std::uint64_t{laidOut.first[expert]} + among;
-              auto const row = find(out, source, at, among, laidOut.limit, notes);
-              if (!notes) return {row, 0};
-              entry.row = row;
-              if (row == layout::noExpertRow) return {row, 0};
-              if (out.origins != nullptr) out.origins[row] = originOf(source, head);
-              if (out.weights != nullptr) out.weights[row] = entry.weight;
-              return {row, 0};
-            }};
-  }
-  MSCCLPP_DEVICE impl::ExpertTerms placesByToken(LaidOutRows const& laidOut, PlacedRows<W> const& out, int source,
-                                                 std::uint32_t slot, bool notes) const {
-    auto const topK = experts_.layout.limits.topK;
-    auto const lane = thisWarp().rank();
-    auto& head = experts_.head(experts_.rank(), source, slot);
-    auto const number = laidOut.firstOf[source] + slot;
-    impl::ExpertTerms const terms(1, [&](std::uint32_t) -> impl::ExpertTerm {
-      auto const row = find(out, source, number, number, laidOut.limit, notes);
-      if (notes) head.row = row;
-      if (notes && row != layout::noExpertRow && out.origins != nullptr) out.origins[row] = originOf(source, head);
-      return {row, 0};
-    });
-    if (!notes || lane >= topK || terms.row(0) == layout::noExpertRow) return terms;
-    auto& entry = head.entries[lane];
-    auto const at = std::size_t{number} * topK + lane;
-    if (out.weights != nullptr) out.weights[at] = entry.expert < 0 ? 0 : entry.weight;
-    if (out.experts != nullptr) out.experts[at] = entry.expert;
-    return terms;
-  }
-  MSCCLPP_DEVICE std::uint32_t originOf(int source, layout::ExpertRow const& head) const {
-    return static_cast<std::uint32_t>(source) * experts_.layout.limits.tokens + head.token;
-  }
-  // The row; noExpertRow: there is no room. `among`: its number among those of which there are up to `limit`.
-  MSCCLPP_DEVICE std::uint32_t find(PlacedRows<W> const& out, int source, std::uint64_t row, std::uint32_t among,
-                                    std::uint32_t limit, bool counts) const {
-    bool const few = among < limit;
-    if (few && row < out.rows.rows) return static_cast<std::uint32_t>(row);
-    requireAlone(out.dropped != nullptr, experts_.flags.watch, source, std::uint64_t(layout::Misuse::expertRows),
-                 few ? out.rows.rows : limit, few ? row : among);
-    if (counts) reduceAdd<Order::relaxed, Scope::device>(out.dropped, 1u);
-    return layout::noExpertRow;
-  }
-
-  // By a block.
-  MSCCLPP_DEVICE void tell(LaidOutRows const& laidOut, PlacedRows<W> const& out) const {
-    auto const group = thisBlock();
-    auto const perRank = experts_.layout.perRank;
-    auto const firsts = laidOut.byToken ? static_cast<std::uint32_t>(experts_.size()) + 1 : perRank;
-    for (auto i = group.rank(); out.firsts != nullptr && i < firsts; i += group.size()) {
-      out.firsts[i] = laidOut.byToken ? laidOut.firstOf[i] : laidOut.first[i];
-    }
-    for (auto e = group.rank(); out.counts != nullptr && e < perRank; e += group.size()) {
-      out.counts[e] = minimum(laidOut.count[e], laidOut.limit);
-    }
-  }
-
-  // Read once, whatever the number of its experts, where rows are whole payloads.
-  MSCCLPP_DEVICE void copyToAll(PlacedRows<W> const& out, W const* from, impl::ExpertTerms const& terms,
-                                impl::RowPiece const& piece) const {
-    constexpr unsigned n = 16 / sizeof(W);
-    constexpr unsigned together = 4;  // loads on their way
-    auto const lane = thisWarp().rank();
-    auto const bytes = piece.count * static_cast<std::uint32_t>(sizeof(W));
-    bool const whole = impl::isWhole(out.rows, 16) && bytes % 16 == 0;
-    for (std::uint32_t first = 0; whole && first < bytes / 16; first += together * arch::warpSize) {
-      Payload<4> held[together];
-      arch::leaveUnset(held);
-      auto const at = [&](unsigned i) { return first + i * arch::warpSize + lane; };
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) {
-        if (at(i) < bytes / 16) held[i] = *reinterpret_cast<Payload<4> const*>(from + at(i) * n);
-      }
-      for (std::uint32_t k = 0; k < terms.count(); ++k) {
-        if (terms.row(k) == layout::noExpertRow) continue;
-        auto* const to = out.rows.at(terms.row(k), piece.first);
-        MSCCLPP_UNROLL
-        for (unsigned i = 0; i < together; ++i) {
-          if (at(i) < bytes / 16) *reinterpret_cast<Payload<4>*>(to + at(i) * n) = held[i];
-        }
-      }
-    }
-    for (std::uint32_t k = 0; !whole && k < terms.count(); ++k) {
-      if (terms.row(k) != layout::noExpertRow) copy(thisWarp(), out.rows.at(terms.row(k), piece.first), from, bytes);
-    }
-  }
-  MSCCLPP_DEVICE void placeScales(PlacedRows<W> const& out, int source, std::uint32_t slot, std::uint32_t row,
-                                  impl::RowPiece const& piece) const {
-    auto const& layout = experts_.layout;
-    auto const first = piece.first / layout.scaleColumns;
-    auto const* const from = experts_.scales(experts_.rank(), source, slot);
-    auto* const to = out.scales + std::size_t{row} * layout.scalesOfRow;
-    for (auto i = thisWarp().rank(); i < ceilDiv(piece.count, layout.scaleColumns); i += arch::warpSize) {
-      to[first + i] = from[first + i];
-    }
   }
 
   DeviceExperts const& experts_;

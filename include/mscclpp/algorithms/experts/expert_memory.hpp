@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What Dispatch and Combine work with: the memory of host/experts.hpp in a kernel, a rank's routing, and the pieces in
-// which warps go through rows.
+// What Dispatch and Combine work with: the memory of host/fused/experts.hpp in a kernel, a rank's routing, and the
+// pieces in which warps go through rows.
 //
 //   DeviceExperts const& experts                       a parameter of the kernel; Experts::deviceHandle()
 //   Routing{indices, weights, tokens, topK}            which experts each of this rank's tokens goes to
@@ -23,7 +23,7 @@
 namespace mscclpp {
 
 // Index and weight of a token's k-th expert lie at [token * topK + k], for the tokens of this rank. A negative index:
-// none. An expert that a // token names twice gets it twice. Without weights all are 1.
+// none. An expert that a token names twice gets it twice. Without weights all are 1.
 template <class Index>
 struct Routing {
   Index const* experts;

@@ -7,8 +7,8 @@
 // counts the tokens ahead of its own itself, from the second-level cache, so no block waits for another.
 //
 //   RoutingScan scan(experts, routing, blocks);
-//   scan.countsFor(rank)                                of all tokens, for its experts; by all threads of the block
-//   scan.forEachBatch([&](RoutingBatch const& batch) {...});
+//   scan.tokensFor(rank, expert), scan.rowsFor(rank)          of all tokens, by blocks that tell
+//   scan.forEachBatch([&](RoutingBatch const& batch) {...});  of this block's tokens
 #pragma once
 
 #include <concepts>
@@ -35,6 +35,8 @@ struct RoutingBatch {
   std::uint32_t slot[mostEntries];      // among its rows for that expert's rank
   // By token: bit k is set where the k-th is the first of the token's experts on its rank.
   std::uint32_t leads[mostTokens];
+
+  MSCCLPP_DEVICE bool isLead(std::uint32_t token, std::uint32_t k) const { return (leads[token] >> k & 1) != 0; }
 };
 
 namespace impl {
@@ -110,7 +112,7 @@ class RoutingScan {
       f(static_cast<RoutingBatch const&>(batch));
       sync();
       for (auto i = group_.rank(); i < entries; i += group_.size()) {
-        if (batch.expert[i] >= 0) count(tables_.before, batch.expert[i], leads(batch, i));
+        if (batch.expert[i] >= 0) count(tables_.before, batch.expert[i], batch.isLead(i / topK, i % topK));
       }
       sync();
     }
@@ -133,9 +135,6 @@ class RoutingScan {
     for (std::uint32_t k = 0; k < routing_.topK; ++k) leads |= std::uint32_t{experts_.isFirstOfRank(experts, k)} << k;
     return leads;
   }
-  MSCCLPP_DEVICE bool leads(RoutingBatch const& batch, std::uint32_t entry) const {
-    return (batch.leads[entry / routing_.topK] >> entry % routing_.topK & 1) != 0;
-  }
   MSCCLPP_DEVICE void findPlace(RoutingBatch& batch, std::uint32_t entry) const {
     auto const expert = batch.expert[entry];
     if (expert < 0) return;
@@ -147,7 +146,7 @@ class RoutingScan {
       for (std::uint32_t k = 0; k < routing_.topK; ++k, ++i) {
         auto const other = batch.expert[i];
         position += i < entry && other == expert ? 1 : 0;
-        slot += t < own && (batch.leads[t] >> k & 1) != 0 && experts_.rankOf(other) == rank ? 1 : 0;
+        slot += t < own && batch.isLead(t, k) && experts_.rankOf(other) == rank ? 1 : 0;
       }
     }
     batch.position[entry] = position;

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which rows a rank's experts get and where they lie: what Dispatch::layOut() returns and Dispatch::place() does.
+//
+//   PackedByExpert, PaddedByExpert, ByToken    orders of rows, as Dispatch takes them
+//   PlacedRows<W>{.rows = ..., .counts = ...}  where rows are placed, and what is told of them
+//   LaidOutRows                                which rows are whose; in the block's shared memory
+//
+// Cost: each row is read once, and written once for each of its experts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/algorithms/experts/expert_memory.hpp"
+#include "mscclpp/base/bits.hpp"
+#include "mscclpp/base/config.hpp"
+#include "mscclpp/device/copy.hpp"
+#include "mscclpp/device/memory.hpp"
+#include "mscclpp/device/tiles/matrix_view.hpp"
+#include "mscclpp/device/tiles/slots.hpp"
+
+namespace mscclpp {
+
+struct PackedByExpert {
+  std::uint32_t alignment = 1;  // of each expert's first row
+};
+struct PaddedByExpert {
+  std::uint32_t rows;  // of each expert
+};
+struct ByToken {};
+
+// Where rows are placed, and what is told of them; null: not asked for.
+template <class W>
+struct PlacedRows {
+  MatrixView<W> rows;       // as many as there is room for
+  float* scales = nullptr;  // [row][ceil(hidden / 128)], where they are quantised
+  // Of each of this rank's experts, the first row; ByToken: of each source, and the end.
+  std::uint32_t* firsts = nullptr;
+  std::uint32_t* counts = nullptr;   // of each of this rank's experts, the number of rows
+  std::uint32_t* origins = nullptr;  // of each row, source * limits.tokens + token
+  float* weights = nullptr;          // of each row its token's for the expert; ByToken: [row][limits.topK], else 0
+  std::int32_t* experts = nullptr;   // ByToken: [row][limits.topK], of this rank's experts, else -1
+  std::uint32_t* dropped = nullptr;  // counts rows for which there is no room; without it they are refused
+};
+
+inline namespace MSCCLPP_BACKEND {
+
+// In block-shared memory: which rows this rank's experts get.
+struct LaidOutRows {
+  std::uint32_t first[layout::ExpertLimits::mostExperts];  // by expert
+  std::uint32_t count[layout::ExpertLimits::mostExperts];
+  std::uint32_t limit;  // rows of an expert; of others there is no room
+  bool byToken;
+  std::uint32_t firstOf[maxTeamSize + 1];  // by source: its first row ByToken; then their number
+  // By source * perRank + expert: of the source's tokens for the expert, the first among all for it.
+  std::uint32_t ahead[layout::ExpertLimits::mostExperts + maxTeamSize];
+};
+
+namespace impl {
+
+template <class W, bool HasScales, BlockSet B>
+class RowPlacer {
+ public:
+  MSCCLPP_DEVICE RowPlacer(DeviceExperts const& experts, TileRound<B> const& round, LaidOutRows const& laidOut,
+                           PlacedRows<W> const& out)
+      : experts_(experts), round_(round), laidOut_(laidOut), out_(out) {}
+
+  // By a block.
+  MSCCLPP_DEVICE void tell() const {
+    auto const group = thisBlock();
+    auto const perRank = experts_.layout.perRank;
+    auto const firsts = laidOut_.byToken ? static_cast<std::uint32_t>(experts_.size()) + 1 : perRank;
+    for (auto i = group.rank(); out_.firsts != nullptr && i < firsts; i += group.size()) {
+      out_.firsts[i] = laidOut_.byToken ? laidOut_.firstOf[i] : laidOut_.first[i];
+    }
+    for (auto e = group.rank(); out_.counts != nullptr && e < perRank; e += group.size()) {
+      out_.counts[e] = minimum(laidOut_.count[e], laidOut_.limit);
+    }
+  }
+
+  // Piece `number` of a row that has come. By a warp.
+  MSCCLPP_DEVICE void place(int source, std::uint32_t slot, std::uint32_t number) const {
+    auto const warp = thisWarp();
+    auto const& layout = experts_.layout;
+    int const self = experts_.rank();
+    auto const piece = RowPiece::of(layout, number);
+    auto& head = experts_.head(self, source, slot);
+    auto const terms =
+        laidOut_.byToken ? placesByToken(source, slot, head, number == 0) : placesByExpert(source, head, number == 0);
+    copyToAll(experts_.template row<W>(self, source, slot) + piece.first, terms, piece);
+    for (std::uint32_t k = 0; k < terms.count(); ++k) {
+      auto const row = terms.row(k);
+      if (row == layout::noExpertRow) continue;
+      if (HasScales && out_.scales != nullptr) placeScales(source, slot, row, piece);
+      if (layout.limits.gates == 0) continue;
+      syncWhole(warp);
+      auto const rowsOfGate = ceilDiv(static_cast<std::uint32_t>(out_.rows.rows), layout.limits.gates);
+      if (warp.rank() == 0) round_.arrive(self, layout.gateFlag(row / rowsOfGate));
+    }
+  }
+
+ private:
+  // Where a row goes, for each of its experts. `notes`: also for Combine, and for who asked.
+  MSCCLPP_DEVICE ExpertTerms placesByExpert(int source, layout::ExpertRow& head, bool notes) const {
+    auto const& layout = experts_.layout;
+    if (notes && thisWarp().rank() == 0) head.row = layout::noExpertRow;
+    return {layout.limits.topK, [&](std::uint32_t k) -> ExpertTerm {
+              auto& entry = head.entries[k];
+              if (entry.expert < 0) return {layout::noExpertRow, 0};
+              auto const expert = static_cast<std::uint32_t>(entry.expert);
+              auto const among =
+                  laidOut_.ahead[static_cast<unsigned>(source) * layout.perRank + expert] + entry.position;
+              auto const at = std::uint64_t{laidOut_.first[expert]} + among;
+              auto const row = find(source, at, among, notes);
+              if (!notes) return {row, 0};
+              entry.row = row;
+              if (row == layout::noExpertRow) return {row, 0};
+              if (out_.origins != nullptr) out_.origins[row] = originOf(source, head);
+              if (out_.weights != nullptr) out_.weights[row] = entry.weight;
+              return {row, 0};
+            }};
+  }
+  MSCCLPP_DEVICE ExpertTerms placesByToken(int source, std::uint32_t slot, layout::ExpertRow& head, bool notes) const {
+    auto const topK = experts_.layout.limits.topK;
+    auto const lane = thisWarp().rank();
+    auto const number = laidOut_.firstOf[source] + slot;
+    ExpertTerms const terms(1, [&](std::uint32_t) -> ExpertTerm {
+      auto const row = find(source, number, number, notes);
+      if (notes) head.row = row;
+      if (notes && row != layout::noExpertRow && out_.origins != nullptr) out_.origins[row] = originOf(source, head);
+      return {row, 0};
+    });
+    if (!notes || lane >= topK || terms.row(0) == layout::noExpertRow) return terms;
+    auto& entry = head.entries[lane];
+    auto const at = std::size_t{number} * topK + lane;
+    if (out_.weights != nullptr) out_.weights[at] = entry.expert < 0 ? 0 : entry.weight;
+    if (out_.experts != nullptr) out_.experts[at] = entry.expert;
+    return terms;
+  }
+  MSCCLPP_DEVICE std::uint32_t originOf(int source, layout::ExpertRow const& head) const {
+    return static_cast<std::uint32_t>(source) * experts_.layout.limits.tokens + head.token;
+  }
+  // The row; noExpertRow: there is no room. `among`: its number among those of which there may be a limit.
+  MSCCLPP_DEVICE std::uint32_t find(int source, std::uint64_t row, std::uint32_t among, bool counts) const {
+    auto const limit = laidOut_.limit;
+    bool const few = among < limit;
+    if (few && row < out_.rows.rows) return static_cast<std::uint32_t>(row);
+    requireAlone(out_.dropped != nullptr, experts_.flags.watch, source, std::uint64_t(layout::Misuse::expertRows),
+                 few ? out_.rows.rows : limit, few ? row : among);
+    if (counts) reduceAdd<Order::relaxed, Scope::device>(out_.dropped, 1u);
+    return layout::noExpertRow;
+  }
+
+  // Read once, whatever the number of its experts, where rows are whole payloads.
+  MSCCLPP_DEVICE void copyToAll(W const* from, ExpertTerms const& terms, RowPiece const& piece) const {
+    constexpr unsigned n = 16 / sizeof(W);
+    constexpr unsigned together = 4;  // loads on their way
+    auto const lane = thisWarp().rank();
+    auto const bytes = piece.count * static_cast<std::uint32_t>(sizeof(W));
+    bool const whole = isWhole(out_.rows, 16) && bytes % 16 == 0;
+    for (std::uint32_t first = 0; whole && first < bytes / 16; first += together * arch::warpSize) {
+      Payload<4> held[together];
+      arch::leaveUnset(held);
+      auto const at = [&](unsigned i) { return first + i * arch::warpSize + lane; };
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < together; ++i) {
+        if (at(i) < bytes / 16) held[i] = *reinterpret_cast<Payload<4> const*>(from + at(i) * n);
+      }
+      for (std::uint32_t k = 0; k < terms.count(); ++k) {
+        if (terms.row(k) == layout::noExpertRow) continue;
+        auto* const to = out_.rows.at(terms.row(k), piece.first);
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < together; ++i) {
+          if (at(i) < bytes / 16) *reinterpret_cast<Payload<4>*>(to + at(i) * n) = held[i];
+        }
+      }
+    }
+    for (std::uint32_t k = 0; !whole && k < terms.count(); ++k) {
+      if (terms.row(k) != layout::noExpertRow) copy(thisWarp(), out_.rows.at(terms.row(k), piece.first), from, bytes);
+    }
+  }
+  MSCCLPP_DEVICE void placeScales(int source, std::uint32_t slot, std::uint32_t row, RowPiece const& piece) const {
+    auto const& layout = experts_.layout;
+    auto const first = piece.first / layout.scaleColumns;
+    auto const* const from = experts_.scales(experts_.rank(), source, slot);
+    auto* const to = out_.scales + std::size_t{row} * layout.scalesOfRow;
+    for (auto i = thisWarp().rank(); i < ceilDiv(piece.count, layout.scaleColumns); i += arch::warpSize) {
+      to[first + i] = from[first + i];
+    }
+  }
+
+  DeviceExperts const& experts_;
+  TileRound<B> const& round_;
+  LaidOutRows const& laidOut_;
+  PlacedRows<W> const& out_;
+};
+
+}  // namespace impl
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp
