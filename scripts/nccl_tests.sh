@@ -4,7 +4,8 @@
 # Runs NVIDIA's nccl-tests, unmodified, on this library's libmscclpp_nccl.so, and fails where one finds a wrong result.
 #
 #   scripts/nccl_tests.sh --sources=FOLDER [--library=FOLDER] [--include=FOLDER] [--build=FOLDER] [--ranks=N]
-#                         [--programs=LIST] [--device=N] [--variants] [-- ARGUMENTS OF THE PROGRAMS]
+#                         [--programs=LIST] [--device=N] [--processes] [--variants[=LIST]] [--beside=FILE]
+#                         [-- ARGUMENTS OF THE PROGRAMS]
 #
 # --sources=    of nccl-tests, which this repository does not hold (https://github.com/NVIDIA/nccl-tests)
 # --library=    where libmscclpp_nccl.so is; default build/gpu/apps/nccl
@@ -14,8 +15,12 @@
 #               first one, under MPS where its control daemon is here, with Open MPI
 # --programs=   separated by commas; default all ten
 # --device=     the GPU that shared ranks have; default 0
+# --processes   a process for each rank, by Open MPI, also where each has a GPU
 # --variants    the arguments, then sums with each of: graphs, several collectives at once, registered buffers, symmetric
-#               windows, unaligned buffers, a wait after each call, communicators made in parallel
+#               windows, unaligned buffers, a wait after each call, communicators made in parallel; or those of the list,
+#               separated by commas
+# --beside=     NVIDIA's libnccl.so.2: each program runs on it, too, one after the other, and the times of both are written
+#               to compared.md in the folder of --build
 # Without further arguments: 8 bytes to 64 MiB, every result checked, all types and operations.
 # First, an all-reduce that leaves out the last element has to be found wrong.
 # One line a program, and the last line is 'N passed, N failed'. An MPS daemon that runs already is used.
@@ -29,6 +34,8 @@ include=/usr/include
 build=build/nccl-tests
 ranks=
 device=0
+processes=no
+beside=
 variants=('')
 programs=all_reduce,all_gather,broadcast,reduce_scatter,reduce,alltoall,scatter,gather,sendrecv,hypercube
 arguments=()
@@ -41,6 +48,9 @@ while [ $# -gt 0 ]; do
     --ranks=*) ranks=${1#*=} ;;
     --programs=*) programs=${1#*=} ;;
     --device=*) device=${1#*=} ;;
+    --processes) processes=yes ;;
+    --beside=*) beside=${1#*=} ;;
+    --variants=*) variants=('') && while IFS= read -r each; do variants+=("$each"); done < <(tr , '\n' <<<"${1#*=}") ;;
     --variants) variants=('' '-G 2' '-m 4' '-R 1' '-R 2' '-u 1' '-z 1' '-p 1') ;;
     -h | --help) usage; exit 0 ;;
     --) shift; arguments=("$@"); break ;;
@@ -57,7 +67,8 @@ gpus=$(gpu_count)
 [ "$gpus" -gt 0 ] || die "there is no GPU here"
 ranks=${ranks:-$gpus}
 mpi=0
-[ "$ranks" -le "$gpus" ] || mpi=1
+[ "$ranks" -le "$gpus" ] && [ "$processes" = no ] || mpi=1
+[ -z "$beside" ] || [ -e "$beside" ] || die "--beside=$beside is no file"
 
 mkdir -p "$build/home/include" "$build/home/lib"
 build=$(cd "$build" && pwd)
@@ -78,15 +89,17 @@ make=(make -C "$sources/src" -j "$jobs" "BUILDDIR=$build/mpi$mpi" "MPI=$mpi" "CU
 export NCCL_NVLS_ENABLE=0 LD_LIBRARY_PATH="$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 launch=()
 if [ "$mpi" -eq 1 ]; then
-  export NCCL_TESTS_DEVICE=$device
   launch=(mpirun --allow-run-as-root --oversubscribe -np "$ranks")
-  work=$(mktemp -d)
-  finish() {
-    stop_mps
-    rm -rf "$work"
-  }
-  trap finish EXIT
-  ! have_command nvidia-cuda-mps-control || start_mps "$work" || die "nvidia-cuda-mps-control does not start"
+  if [ "$ranks" -gt "$gpus" ]; then
+    export NCCL_TESTS_DEVICE=$device
+    work=$(mktemp -d)
+    finish() {
+      stop_mps
+      rm -rf "$work"
+    }
+    trap finish EXIT
+    ! have_command nvidia-cuda-mps-control || start_mps "$work" || die "nvidia-cuda-mps-control does not start"
+  fi
 else
   arguments+=(-g "$ranks")
 fi
@@ -106,9 +119,11 @@ END
 
 passed=0
 failed=0
-# run PROGRAM VARIANT
+# of PROGRAM VARIANT [NAME]: NAME is that of what is preloaded.
+log_of() { printf '%s\n' "$build/$1_$ranks${2:+_${2//[- ]/}}${3:+_$3}.txt"; }
 run() {
-  local log="$build/$1_$ranks${2:+_${2//[- ]/}}.txt" start=$SECONDS status=0 verdict=right rows
+  local log start=$SECONDS status=0 verdict=right rows
+  log=$(log_of "$@")
   local given=("${arguments[@]}")
   # shellcheck disable=SC2206  # words of the table above
   [ -z "$2" ] || given+=($2 -o sum)
@@ -122,15 +137,24 @@ run() {
     verdict="WRONG (status $status, see $log)"
   fi
   rows=$(grep -cE '^ +[0-9]+ +[0-9]+ ' "$log" || true)
-  printf '%-16s %-5s %d ranks, %4d rows, %3d s: %s\n' "$1" "$2" "$ranks" "$rows" $((SECONDS - start)) "$verdict"
+  printf '%-16s %-5s %d ranks, %4d rows, %3d s: %s%s\n' "$1" "$2" "$ranks" "$rows" $((SECONDS - start)) "$verdict" "${3:+ on $3}"
 }
 preload=$build/planted.so
 run all_reduce '' >/dev/null
 grep -q '# Out of bounds values : [1-9][0-9]* FAILED' "$build/all_reduce_$ranks.txt" ||
   die "all_reduce does not find the planted fault, see $build/all_reduce_$ranks.txt"
 preload='' passed=0 failed=0
+tables=()
 for variant in "${variants[@]}"; do
-  for program in ${programs//,/ }; do run "$program" "$variant"; done
+  for program in ${programs//,/ }; do
+    run "$program" "$variant"
+    [ -n "$beside" ] || continue
+    preload=$beside
+    run "$program" "$variant" nccl
+    preload=''
+    tables+=("$program${variant:+ $variant}" "$(log_of "$program" "$variant")" "$(log_of "$program" "$variant" nccl)")
+  done
 done
+[ -z "$beside" ] || python3 scripts/nccl_table.py "${tables[@]}" >"$build/compared.md" || failed=$((failed + 1))
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

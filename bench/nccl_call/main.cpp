@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What NCCL's interface adds to a call of the library, of instructions of the host: all-reduces of one rank on the
-// simulated machine, by AlgorithmCollection::execute and by ncclAllReduce.
+// What NCCL's interface adds to a call of the library: all-reduces by AlgorithmCollection::execute and by
+// ncclAllReduce, in turn, in one stream.
 //
-//   mscclpp-bench-nccl-call [CALLS]
+//   mscclpp-bench-nccl-call [CALLS]            one rank on the simulated machine: the library's own instructions
+//   mscclpp-bench-nccl-call_cuda [CALLS]       on a GPU, by libmscclpp_nccl.so; a launcher (docs/host.md) starts
+//   several
 //
-// Prints nanoseconds of a call, of the fastest of ten rounds. Instructions, without those of the machine:
+// Rank 0 prints nanoseconds of a call, of the fastest and the middle one of 31 rounds, and what one question takes of
+// the driver whether the stream is captured, which both calls ask. Instructions, without those of the machine:
 //
 //   valgrind --tool=callgrind --toggle-collect=byExecute mscclpp-bench-nccl-call 1000
 //   valgrind --tool=callgrind --toggle-collect=byNccl mscclpp-bench-nccl-call 1000
@@ -15,12 +18,17 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <vector>
 
+#include "machine/machine.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
-#include "mscclpp/host/bootstrap/local_bootstrap.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/stream.hpp"
+#include "mscclpp/launch/launch.hpp"
 #include "nccl/functions.hpp"
 
 using namespace mscclpp;
@@ -29,17 +37,7 @@ namespace {
 
 constexpr std::size_t count = 256;
 
-double nanosecondsOf(int calls, void (*round)(int, void const*), void const* with, Stream const& stream) {
-  double least = 1e9;
-  for (int turn = 0; turn < 10; ++turn) {
-    auto const begin = std::chrono::steady_clock::now();
-    round(calls, with);
-    std::chrono::duration<double, std::nano> const took = std::chrono::steady_clock::now() - begin;
-    stream.synchronize();
-    least = std::min(least, took.count() / calls);
-  }
-  return least;
-}
+constexpr int rounds = 31;
 
 struct Calls {
   AlgorithmCollection algorithms;
@@ -74,24 +72,79 @@ __attribute__((noinline)) void byNccl(int calls, void const* with) {
   auto const& of = *static_cast<Calls const*>(with);
   for (int i = 0; i < calls; ++i) of.nccl();
 }
+
+void byQuestion(int calls, void const* with) {
+  auto const& of = *static_cast<Calls const*>(with);
+  for (int i = 0; i < calls; ++i) (void)of.stream.capturing();
+}
 }
 
-int main(int arguments, char** argument) {
-  int const calls = arguments > 1 ? std::atoi(argument[1]) : 1000;
-  Device const device{DeviceKind::sim, 0};
-  Communicator const communicator(LocalBootstrap::create(1).front(), device);
-  Stream const stream(device);
-  ncclUniqueId id{};
-  ncclComm_t comm = nullptr;
-  if (ncclGetUniqueId(&id) != ncclSuccess || ncclCommInitRank(&comm, 1, id, 0) != ncclSuccess) {
-    std::fprintf(stderr, "%s\n", ncclGetLastError(nullptr));
-    return 1;
+namespace {
+
+using Round = void (*)(int, void const*);
+
+// Nanoseconds of a call in each round, sorted; the ways take turns.
+std::vector<std::vector<double>> timesOf(std::vector<Round> const& ways, int calls, Calls const& with) {
+  std::vector<std::vector<double>> times(ways.size());
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      with.communicator.bootstrap()->barrier();
+      auto const begin = std::chrono::steady_clock::now();
+      ways[way](calls, &with);
+      std::chrono::duration<double, std::nano> const took = std::chrono::steady_clock::now() - begin;
+      with.communicator.synchronize(with.stream);
+      times[way].push_back(took.count() / calls);
+    }
   }
+  for (auto& each : times) std::ranges::sort(each);
+  return times;
+}
+
+ncclComm_t join(Bootstrap& bootstrap) {
+  std::vector<ncclUniqueId> ids(static_cast<std::size_t>(bootstrap.getNranks()));
+  ncclComm_t comm = nullptr;
+  if (bootstrap.getRank() == 0 && ncclGetUniqueId(&ids[0]) != ncclSuccess) throw std::runtime_error("no id is made");
+  bootstrap.allGather(ids.data(), sizeof(ncclUniqueId));
+  if (ncclCommInitRank(&comm, bootstrap.getNranks(), ids[0], bootstrap.getRank()) != ncclSuccess) {
+    throw std::runtime_error(ncclGetLastError(nullptr));
+  }
+  return comm;
+}
+
+void run(int calls) {
+  auto const launched = launchFromEnvironment();
+  auto const bootstrap = bootstrapFor(launched, 0);
+  auto& machine = *bench::machine(kernelDevice);
+  machine.prepare(1);
+  Device const device{kernelDevice, launched.localRank % Device::count(kernelDevice)};
+  machine.use(device);
+  Communicator const communicator(bootstrap, device);
+  Stream const stream(device);
+  auto* const comm = join(*bootstrap);
   Calls const with{AlgorithmCollection::defaults(), communicator, stream, comm, GpuBuffer<float>(device, count)};
   with.execute();  // what the first of each makes
   with.nccl();
-  auto const execute = nanosecondsOf(calls, &byExecute, &with, stream);
-  auto const nccl = nanosecondsOf(calls, &byNccl, &with, stream);
-  std::printf("execute %.0f ns, ncclAllReduce %.0f ns\n", execute, nccl);
-  return ncclCommDestroy(comm) == ncclSuccess ? 0 : 1;
+  auto const times = timesOf({&byExecute, &byNccl, &byQuestion}, calls, with);
+  if (launched.rank == 0) {
+    auto const print = [](char const* name, std::vector<double> const& all) {
+      std::printf("%s %.0f ns (median %.0f)", name, all.front(), all[all.size() / 2]);
+    };
+    print("execute", times[0]);
+    print(", ncclAllReduce", times[1]);
+    print(", asking for a capture", times[2]);
+    std::printf("\n");
+  }
+  if (ncclCommDestroy(comm) != ncclSuccess) throw std::runtime_error(ncclGetLastError(nullptr));
+}
+
+}  // namespace
+
+int main(int arguments, char** argument) {
+  try {
+    run(arguments > 1 ? std::atoi(argument[1]) : 1000);
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
 }

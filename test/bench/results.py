@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Runs scripts/bench_results.py and scripts/plot_bench.py on small results. Drawing itself is tested where matplotlib is.
+# Runs scripts/bench_results.py, scripts/plot_bench.py and scripts/nccl_table.py on small results. Drawing itself is tested where matplotlib is.
 #
 #   results.py --scripts=FOLDER
 """Tests of the scripts that put benchmark results together."""
@@ -195,6 +195,46 @@ class Drawing(unittest.TestCase):
             status, _, err = script("plot_bench.py", source)
             self.assertEqual(status, 1)
             self.assertIn("--install", err)
+
+
+class Nccl(unittest.TestCase):
+    """nccl_table.py on what nccl-tests print."""
+
+    ROW = "%12d %13d     float     sum      -1 %8.2f %7.2f %7.2f %7s %8.2f    0.00    0.00      0\n"
+
+    def tables(self, here, there):
+        """Rows are (bytes, microseconds out of place, in place, wrong elements)."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for name, rows in (("here", here), ("there", there)):
+                files.append(os.path.join(folder, name))
+                with open(files[-1], "w", encoding="utf-8") as file:
+                    file.write("# nThread 1 nGpus 1\n#       size         count      type   redop    root\n")
+                    file.writelines(self.ROW % (size, size // 4, out, 0, 0, wrong, within)
+                                    for size, out, within, wrong in rows)
+            return script("nccl_table.py", "all_reduce -G 20", *files)
+
+    def test_side_by_side(self):
+        status, out, err = self.tables([(8, 2, 2, 0), (2 << 20, 10, 20, "N/A")], [(8, 8, 2, 0), (2 << 20, 10, 20, 0)])
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("### all_reduce -G 20", out)
+        self.assertIn("| 8 | 2.00 | 2.00 | 8.00 | 2.00 | 4.00 | 1.00 |", out)
+        self.assertIn("| 2M | 10.00 | 20.00 | 10.00 | 20.00 | 1.00 | 1.00 |", out)
+        self.assertIn("geometric mean: 2.00 up to 1M, 1.41 of all, least 1.00. Wrong here: 0.", out)
+
+    def test_what_is_wrong(self):
+        right = [(8, 2, 2, 0), (16, 2, 2, 0)]
+        for here, there, says in (([(8, 2, 2, 3), right[1]], right, "Wrong here: 3."),
+                                  (right[:1], right, "Not on both: 16."),
+                                  ([], [], "Wrong here: 0.")):
+            status, out, _ = self.tables(here, there)
+            self.assertEqual(status, 1)
+            self.assertIn(says, out)
+
+    def test_arguments(self):
+        status, _, err = script("nccl_table.py", "a", "b")
+        self.assertEqual(status, 1)
+        self.assertIn("usage", err)
 
 
 if __name__ == "__main__":
