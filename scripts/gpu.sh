@@ -4,16 +4,16 @@
 # On a machine with GPUs: builds for their generation, runs the CUDA tests, measures every collective beside NCCL and, where
 # python3 has it, PyTorch, and writes bench/results/<gpu>x<n>: .md with the machine, the versions, the commit and the
 # tables, .json with all figures, and plots/ of four collectives where python3 has matplotlib. Beside it <gpu>x<n>_port.md,
-# _chain.md, _programs.md and _experts.md: port channels, chains of collectives inside one kernel, programs beside the
-# library's algorithms, tokens to experts and back (on one GPU by 4 ranks that share it).
+# _chain.md, _programs.md, _experts.md and _rows.md: port channels, chains of collectives inside one kernel, programs beside
+# the library's algorithms, tokens to experts and back, all-reduces with their norms (on one GPU by 4 ranks that share it).
 #
 #   scripts/gpu.sh [--install] [--sanitize] [--no-test] [--tables=LIST] [--out=FOLDER] [--deps=FOLDER] [-- BENCH ARGUMENTS]
 #
 # --install    install missing packages; by default they are only named
 # --sanitize   also run the tests under compute-sanitizer memcheck
-# --tables=    of port, chain, programs, experts, collectives (what the library chooses, and the peers: some six minutes) and
-#              algorithms (to collectives, each algorithm by itself: up to ten minutes more); all of them by default, and
-#              none for an empty list
+# --tables=    of port, chain, programs, experts, rows, collectives (what the library chooses, and the peers: some six
+#              minutes) and algorithms (to collectives, each algorithm by itself: up to ten minutes more); all of them by
+#              default, and none for an empty list
 # --out=       where the tables go instead of bench/results
 # --deps=      third-party libraries that this machine lacks: a prefix with include/ and lib/, or a folder of .deb files
 # Bench arguments replace the default --min-bytes=1K --max-bytes=1G --factor=4 --peers=nccl,nccl-symmetric. MSCCLPP_COMMIT names the commit where there is no git. NVLink multicast is kept off, here and in the libraries compared with.
@@ -24,7 +24,7 @@
 may_install=no
 sanitize=no
 test=yes
-tables=port,chain,programs,experts,collectives,algorithms
+tables=port,chain,programs,experts,rows,collectives,algorithms
 out=$root/bench/results
 deps=
 bench_arguments=(--min-bytes=1K --max-bytes=1G --factor=4 "--peers=nccl,nccl-symmetric")
@@ -46,7 +46,7 @@ done
 
 for table in ${tables//,/ }; do
   case "$table" in
-    port | chain | programs | experts | collectives | algorithms) ;;
+    port | chain | programs | experts | rows | collectives | algorithms) ;;
     *) die "--tables=$tables: there is no table '$table'; see scripts/gpu.sh --help" ;;
   esac
 done
@@ -138,7 +138,7 @@ side_table() {
   local name=$1 title=$2 program=mscclpp-bench-$1_cuda file=$out/${slug}x${gpus}_$1.md
   shift 2
   wanted "$name" || return 0
-  [ "$gpus" -ge 2 ] || [ "$name" = experts ] || { warn "not measured: $title, which needs 2 GPUs"; return; }
+  [ "$gpus" -ge 2 ] || [ "$name" = experts ] || [ "$name" = rows ] || { warn "not measured: $title, which needs 2 GPUs"; return; }
   say "$title"
   if timeout --kill-after=10 200 "$build/bench/$program" "$@" | tee "$build/bench-$name.txt"; then
     { heading "$title"; printf '\n`%s`\n\n' "$program${*:+ $*}"; cat "$build/bench-$name.txt"; } >"$file"
@@ -153,8 +153,10 @@ side_table chain "Chains inside one kernel"
 side_table programs "Programs" --late
 if [ "$gpus" -ge 2 ]; then
   side_table experts "Tokens to experts and back" --tokens=128,4096
+  side_table rows "All-reduces with their norms"
 else
   side_table experts "Tokens to experts and back, 4 ranks that share the GPU," --tokens=128,4096 --ranks=4
+  side_table rows "All-reduces with their norms, 4 ranks that share the GPU," --ranks=4
 fi
 
 if wanted collectives || wanted algorithms; then

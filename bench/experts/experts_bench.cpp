@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "experts/layer.hpp"
+#include "machine/chained.hpp"
 #include "machine/machine.hpp"
 #include "machine/over_ranks.hpp"
 #include "mscclpp/host/ranks.hpp"
@@ -35,7 +36,7 @@ class RankBench {
   template <class W>
   void measure(char const* wire, Crowd crowd) {
     std::vector<Row> best(3);
-    for (auto const blocks : blocksToTry()) {
+    for (auto const blocks : bench::blocksToTry(communicator_, options_.blocks)) {
       Layer<W> const layer(communicator_, stream_, options_, crowd, blocks);
       communicator_.bootstrap()->barrier();
       layer.dispatch();
@@ -84,31 +85,11 @@ class RankBench {
     return row;
   }
 
-  std::vector<unsigned> blocksToTry() const {
-    if (!options_.blocks.empty()) return options_.blocks;
-    if (communicator_.device().kind == DeviceKind::sim) return {4};
-    // All ranks' blocks shall run at once, also those that share a GPU.
-    auto const all = static_cast<unsigned>(mostBlocks_ / std::max(1, communicator_.ranksPerDevice()));
-    std::vector<unsigned> tried;
-    for (unsigned const blocks : {16u, 32u, 64u, 128u}) {
-      if (blocks <= all) tried.push_back(blocks);
-    }
-    if (tried.empty()) tried.push_back(std::max(1u, all));
-    return tried;
-  }
-
   void time(Row& row, std::function<void()> const& operate) {
-    auto times = timer_->measure({.restore = [] {},
-                                  .operate = [&](int, bool) { operate(); },
-                                  .operations = options_.operations,
-                                  .together = [&] { communicator_.bootstrap()->barrier(); },
-                                  .synchronize = [&] { communicator_.synchronize(stream_, std::chrono::minutes(1)); }},
-                                 options_.replays);
-    // Each replay, and each rank, in turn.
-    for (double& one : times) one = bench::largest(communicator_, one);
-    std::ranges::sort(times);
-    row.microseconds = times[times.size() / 2] * 1e6;
-    row.p99 = times[(times.size() * 99 - 1) / 100] * 1e6;
+    auto const times =
+        bench::timeChain(communicator_, stream_, *timer_, options_.operations, options_.replays, operate);
+    row.microseconds = times.median;
+    row.p99 = times.p99;
   }
 
   Communicator& communicator_;
@@ -116,7 +97,6 @@ class RankBench {
   Result& result_;
   Stream stream_;
   std::unique_ptr<bench::Timer> timer_;
-  int mostBlocks_ = 132;  // an H100's and an H200's
 };
 
 }  // namespace

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the programs with tables of their own share: times of operations that follow each other in a stream, of the
+// slowest rank, and how many blocks to try. All ranks call.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "machine/over_ranks.hpp"
+#include "machine/timer.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/stream.hpp"
+
+namespace mscclpp::bench {
+
+// Microseconds per operation.
+struct ChainTimes {
+  double median = 0;
+  double p99 = 0;
+};
+
+inline ChainTimes timeChain(Communicator const& communicator, Stream const& stream, Timer& timer, int operations,
+                            int replays, std::function<void()> const& operate) {
+  auto times = timer.measure({.restore = [] {},
+                              .operate = [&](int, bool) { operate(); },
+                              .operations = operations,
+                              .together = [&] { communicator.bootstrap()->barrier(); },
+                              .synchronize = [&] { communicator.synchronize(stream, std::chrono::minutes(1)); }},
+                             replays);
+  // Each replay, and each rank, in turn.
+  for (double& one : times) one = largest(communicator, one);
+  std::ranges::sort(times);
+  return {.median = times[times.size() / 2] * 1e6, .p99 = times[(times.size() * 99 - 1) / 100] * 1e6};
+}
+
+// `asked` where the user did. Else counts with which, at so many of a multiprocessor, all ranks' blocks run at once,
+// also where ranks share a GPU.
+inline std::vector<unsigned> blocksToTry(Communicator const& communicator, std::vector<unsigned> const& asked,
+                                         int ofMultiprocessor = 1) {
+  constexpr int ofDevice = 132;  // an H100's and an H200's multiprocessors
+  if (!asked.empty()) return asked;
+  if (communicator.device().kind == DeviceKind::sim) return {4};
+  auto const all = static_cast<unsigned>(ofDevice * ofMultiprocessor / std::max(1, communicator.ranksPerDevice()));
+  std::vector<unsigned> tried;
+  for (unsigned const blocks : {16u, 32u, 64u, 128u, 256u}) {
+    if (blocks <= all) tried.push_back(blocks);
+  }
+  if (tried.empty()) tried.push_back(std::max(1u, all));
+  return tried;
+}
+
+}  // namespace mscclpp::bench
