@@ -103,7 +103,7 @@ std::vector<std::vector<double>> timesOf(std::vector<Round> const& ways, int cal
 ncclComm_t join(Bootstrap& bootstrap) {
   std::vector<ncclUniqueId> ids(static_cast<std::size_t>(bootstrap.getNranks()));
   ncclComm_t comm = nullptr;
-  if (bootstrap.getRank() == 0 && ncclGetUniqueId(&ids[0]) != ncclSuccess) throw std::runtime_error("no id is made");
+  if (bootstrap.getRank() == 0 && ncclGetUniqueId(ids.data()) != ncclSuccess) throw std::runtime_error("no id is made");
   bootstrap.allGather(ids.data(), sizeof(ncclUniqueId));
   if (ncclCommInitRank(&comm, bootstrap.getNranks(), ids[0], bootstrap.getRank()) != ncclSuccess) {
     throw std::runtime_error(ncclGetLastError(nullptr));

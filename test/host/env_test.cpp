@@ -2,14 +2,22 @@
 #include "mscclpp/host/env.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
+#include <vector>
 
+#include "base/read_file.hpp"
+#include "host/core/setting_names.hpp"
 #include "host/ranks.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -23,6 +31,16 @@ VariableLookup lookupIn(std::map<std::string, std::string> variables) {
     if (found == variables.end()) return {};
     return found->second;
   };
+}
+
+// What is said of one name.
+std::string textOn(std::string const& name) {
+  auto const remarks = remarksOnNames(std::array{name});
+  return remarks.empty() ? "" : remarks.front().text;
+}
+
+std::string meant(std::string const& name, std::string const& right) {
+  return name + " is not a setting and has no effect; is " + right + " meant?";
 }
 
 }  // namespace
@@ -143,4 +161,65 @@ TEST_CASE("the documentation's table is the table of the source") {
         << setting.meaning << " |";
     CHECK_MESSAGE(documented.count(row.str()) == 1, row.str());
   }
+}
+
+// ---- names without effect
+
+TEST_CASE("names that mean something, and those of others, are left alone") {
+  for (auto const& setting : settings) CHECK(textOn(std::string(setting.name)).empty());
+  for (auto const* name : {"MSCCLPP_NCCL_LIB_PATH", "MSCCLPP_SIM_DEVICES", "MSCCLPP_TEST_DEVICE", "MSCCLPP_BUILD_TESTS",
+                           "MSCCLPP_USE_CUDA", "PATH", "NCCL_DEBUG", "MSCCL_ALGO", "MSC_HOME", "_", "M", ""}) {
+    CAPTURE(name);
+    CHECK(textOn(name).empty());
+  }
+}
+
+TEST_CASE("misspelt names are told with what is meant") {
+  for (auto const& [wrong, right] :
+       std::vector<std::pair<std::string, std::string>>{{"MSCCLPP_TIMEOUTS", "MSCCLPP_TIMEOUT"},
+                                                        {"MSCCLPP_TIEMOUT", "MSCCLPP_TIMEOUT"},
+                                                        {"MSCCLPP_KERNEL_TIME_OUT", "MSCCLPP_KERNEL_TIMEOUT"},
+                                                        {"MSCCLPP_LOGLEVEL", "MSCCLPP_LOG_LEVEL"},
+                                                        {"MSCCLPP_IB_HCAS", "MSCCLPP_IB_HCA"},
+                                                        {"MSCCLP_LOG_LEVEL", "MSCCLPP_LOG_LEVEL"},
+                                                        {"MSCLPP_NVLS", "MSCCLPP_NVLS"},
+                                                        {"MSCCLPPP_RANK", "MSCCLPP_RANK"}}) {
+    CAPTURE(wrong);
+    CHECK(textOn(wrong) == meant(wrong, right));
+  }
+  CHECK(textOn("MSCCLPP_SOMETHING_ELSE").find("mscclpp-doctor lists those that are") != std::string::npos);
+}
+
+TEST_CASE("MSCCL++'s are told with what to use") {
+  CHECK(textOn("MSCCLPP_DEBUG") == "MSCCLPP_DEBUG is MSCCL++'s and has no effect here: use MSCCLPP_LOG_LEVEL");
+  CHECK(textOn("MSCCLPP_HCA_DEVICES").find("use MSCCLPP_IB_HCA") != std::string::npos);
+}
+
+TEST_CASE("several are told in the order of their names") {
+  auto const remarks =
+      remarksOnNames(std::array<std::string, 4>{"MSCCLPP_RANKS", "HOME", "MSCCLPP_DEBUG", "MSCCLPP_RANK"});
+  REQUIRE(remarks.size() == 2);
+  CHECK(remarks[0].name == "MSCCLPP_DEBUG");
+  CHECK(remarks[1].name == "MSCCLPP_RANKS");
+}
+
+TEST_CASE("the library warns of each once in a process") {
+  mscclpp_test::TemporaryFolder const folder;
+  auto const file = folder.file("log");
+  auto const child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::setenv("MSCCLPP_TIEMOUT", "5", 1);
+    ::setenv("MSCCLPP_LOG_FILE", file.c_str(), 1);
+    (void)environment();
+    (void)environment();
+    ::_exit(0);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  auto const said = readFile(file, "the log");
+  auto const words = meant("MSCCLPP_TIEMOUT", "MSCCLPP_TIMEOUT");
+  CHECK(said.find(words) != std::string::npos);
+  CHECK(said.find(words) == said.rfind(words));
 }

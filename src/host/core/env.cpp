@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/env.hpp"
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
 
 #include "base/format.hpp"
+#include "host/core/setting_names.hpp"
+#include "mscclpp/host/log.hpp"
 
 namespace mscclpp {
 namespace {
@@ -141,6 +144,11 @@ Environment readEnvironment(VariableLookup const& lookup) {
 
 Environment const& environment() {
   static Environment const instance = readEnvironment();
+  // The log asks for its settings here.
+  static std::atomic<bool> told{false};
+  if (!told.load(std::memory_order_relaxed) && !told.exchange(true)) {
+    for (auto const& remark : remarksOnNames(variableNames())) log(LogLevel::warn, "{}", remark.text);
+  }
   return instance;
 }
 

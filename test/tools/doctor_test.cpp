@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the doctor says of machines that are not this one.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "doctor/probes.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::doctor;
+
+namespace {
+
+struct Machine {
+  std::map<std::string, std::string> variables{};
+  mscclpp_test::TemporaryFolder root{};
+
+  Sources sources() const {
+    Sources result;
+    result.root = root.path().string();
+    result.variable = [this](std::string const& name) -> std::optional<std::string> {
+      auto const found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    };
+    for (auto const& each : variables) result.names.push_back(each.first);
+    result.ask = [](std::string const&) { return std::string(); };
+    return result;
+  }
+  void file(std::string const& path, std::string const& text) const {
+    auto const whole = root.path() / path;
+    std::filesystem::create_directories(whole.parent_path());
+    std::ofstream(whole) << text << "\n";
+  }
+};
+
+Gpus twoGpus(bool reached = true, bool atomics = true, int version = 13000) {
+  Gpu const gpu{.name = "NVIDIA H200",
+                .busId = "0000:17:00.0",
+                .bytes = std::uint64_t{141} << 30,
+                .multiprocessors = 132,
+                .computeMajor = 9,
+                .copyEngines = 3,
+                .multicast = true,
+                .links = 18,
+                .reaches = {reached, reached},
+                .atomics = {atomics, atomics}};
+  return {.library = "libcuda.so.1", .version = version, .all = {gpu, gpu}};
+}
+
+bool says(Report const& report, Weight weight, std::string const& what, std::string const& mend = "") {
+  return std::ranges::any_of(report.findings(), [&](Finding const& finding) {
+    return finding.weight == weight && finding.what.find(what) != std::string::npos &&
+           finding.mend.find(mend) != std::string::npos;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("two GPUs with NVLink have nothing wrong") {
+  Machine const machine;
+  Report report;
+  addGpus(report, machine.sources(), twoGpus());
+  addNetwork(report, machine.sources(), twoGpus());
+  addLauncher(report, machine.sources(), twoGpus());
+  addSettings(report, machine.sources());
+  CHECK(report.findings().empty());
+  CHECK(report.text().find("Nothing is wrong.") != std::string::npos);
+  CHECK(report.text().find("0   NVIDIA H200 141 132 90 3            18 links yes       1") != std::string::npos);
+}
+
+TEST_CASE("GPUs that do not reach each other are broken, those without NVLink slow, and each pair is told of once") {
+  Machine const machine;
+  Report apart, slow;
+  addGpus(apart, machine.sources(), twoGpus(false, false));
+  CHECK(apart.isBroken());
+  CHECK(says(apart, Weight::broken, "GPUs 0 and 1 do not reach each other's memory", "turn ACS off"));
+  CHECK(apart.findings().size() == 1);
+  addGpus(slow, machine.sources(), twoGpus(true, false));
+  CHECK_FALSE(slow.isBroken());
+  CHECK(says(slow, Weight::slow, "GPUs 0 and 1 are joined without NVLink"));
+}
+
+TEST_CASE("ranks that share GPUs without MPS are slow") {
+  Machine machine{{{"MSCCLPP_RANK", "2"}, {"MSCCLPP_WORLD_SIZE", "4"}, {"MSCCLPP_MASTER_ADDR", "127.0.0.1"}}};
+  Report alone, shared;
+  addLauncher(alone, machine.sources(), twoGpus());
+  CHECK(says(alone, Weight::slow, "3 ranks share 2 GPUs without MPS", "nvidia-cuda-mps-control -d"));
+  machine.file("tmp/nvidia-mps/control", "");
+  addLauncher(shared, machine.sources(), twoGpus());
+  CHECK(shared.findings().empty());
+}
+
+TEST_CASE("a launcher whose variables contradict each other is broken") {
+  Machine const machine{{{"MSCCLPP_RANK", "4"}, {"MSCCLPP_WORLD_SIZE", "4"}, {"MSCCLPP_MASTER_ADDR", "127.0.0.1"}}};
+  Report report;
+  addLauncher(report, machine.sources(), {});
+  CHECK(says(report, Weight::broken, "MSCCLPP_RANK"));
+}
+
+TEST_CASE("drivers that are too old, and libraries that are none") {
+  Machine const machine{{{"LD_LIBRARY_PATH", "/nowhere/lib"}}};
+  Report old, stub, absent;
+  addSoftware(old, machine.sources(), twoGpus(true, true, 11040));
+  CHECK(old.isBroken());  // for this build's CUDA, or because it has no code for GPUs
+  CHECK(says(old, Weight::note, "LD_LIBRARY_PATH names /nowhere/lib, which is no folder", "take it out"));
+  addSoftware(stub, machine.sources(), {.library = "libcuda.so.1", .why = "the driver does not start"});
+  CHECK(says(stub, Weight::broken, "the driver does not start"));
+  addSoftware(absent, machine.sources(), {.why = "CUDA's driver cannot be loaded"});
+  CHECK_FALSE(absent.isBroken());
+  CHECK(says(absent, Weight::note, "there is no GPU here"));
+  machine.file("dev/nvidia0", "");
+  addSoftware(absent, machine.sources(), {.why = "CUDA's driver cannot be loaded"});
+  CHECK(says(absent, Weight::broken, "CUDA's driver cannot be loaded", "ldconfig -p"));
+}
+
+TEST_CASE("cards are told with their state and the GPUs that they are near") {
+  Machine const machine;
+  std::string const ports = "sys/class/infiniband/mlx5_0/ports/";
+  machine.file("sys/class/infiniband/mlx5_0/device/numa_node", "1");
+  machine.file(ports + "1/state", "4: ACTIVE");
+  machine.file(ports + "1/rate", "400 Gb/sec (4X NDR)");
+  machine.file(ports + "2/state", "1: DOWN");
+  machine.file("sys/bus/pci/devices/0000:17:00.0/numa_node", "1");
+  Report report;
+  addNetwork(report, machine.sources(), twoGpus());
+  auto const& table = report.sections().front().table;
+  REQUIRE(table.size() == 3);
+  CHECK(table[1] == std::vector<std::string>{"mlx5_0", "1", "4: ACTIVE", "400 Gb/sec (4X NDR)", "1", "0 1"});
+  CHECK(says(report, Weight::slow, "port 2 of mlx5_0 is not active (1: DOWN)", "MSCCLPP_IB_HCA"));
+}
+
+TEST_CASE("settings are shown, wrong ones broken, misspelt ones noted, secrets kept") {
+  Machine const machine{{{"MSCCLPP_TIMEOUT", "soon"}, {"MSCCLPP_TIEMOUT", "3"}, {"MSCCLPP_SECRET", "hidden-word"}}};
+  Report report;
+  addSettings(report, machine.sources());
+  CHECK(says(report, Weight::broken, "MSCCLPP_TIMEOUT=\"soon\""));
+  CHECK(says(report, Weight::note, "is MSCCLPP_TIMEOUT meant?"));
+  CHECK(report.text().find("hidden-word") == std::string::npos);
+  CHECK(report.findings().front().weight == Weight::broken);
+}
+
+TEST_CASE("choices are those of the library, for all sizes") {
+  Report report;
+  addChoices(report, {}, 4);
+  auto const& table = report.sections().front().table;
+  REQUIRE(table.size() == 7);
+  for (auto const& row : table) {
+    CHECK(row.size() == 7);
+    CHECK(std::ranges::find(row, "-") == row.end());
+  }
+  CHECK(report.json().find("\"collective\": \"allreduce\"") != std::string::npos);
+}
