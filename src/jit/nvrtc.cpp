@@ -22,8 +22,9 @@ namespace fs = std::filesystem;
 std::vector<std::pair<std::string, std::string>> const& standardHeaders() {
   static std::vector<std::pair<std::string, std::string>> const all = [] {
     std::vector<std::pair<std::string, std::string>> result;
-    for (std::string const name : {"array", "bit", "concepts", "cstddef", "cstdint", "cstring", "initializer_list",
-                                   "limits", "optional", "span", "tuple", "type_traits", "utility"}) {
+    for (std::string const name :
+         {"array", "bit", "cmath", "concepts", "cstddef", "cstdint", "cstring", "initializer_list", "limits",
+          "optional", "span", "tuple", "type_traits", "utility"}) {
       result.emplace_back(
           name, "#pragma once\n#include <cuda/std/" + name + ">\nnamespace std { using namespace cuda::std; }\n");
     }
@@ -177,6 +178,9 @@ CudaCompiler::Image Nvrtc::compile(Request const& request, int architecture) con
                                      fmt::format("-arch=sm_{}", architecture),
                                      "-I" + standard_,
                                      "-I" + fs::path(standard_).parent_path().string()};
+  // What nvcc and host compilers have, and NVRTC has by other names only.
+  arguments.insert(arguments.end(),
+                   {"-D__builtin_memcpy=memcpy", "-D__builtin_huge_valf()=__int_as_float(0x7f800000)"});
   appendOptions(arguments, request.options);
   std::vector<char const*> pointers;
   for (auto const& argument : arguments) pointers.push_back(argument.c_str());

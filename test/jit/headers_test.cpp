@@ -10,6 +10,7 @@
 
 #include "jit/embedded.hpp"
 #include "jit/nvrtc.hpp"
+#include "mscclpp/layout/team_handle.hpp"
 
 using namespace mscclpp;
 
@@ -51,6 +52,31 @@ TEST_CASE("every header of kernels compiles alone, for sm_80, sm_90 and sm_100")
     }
   }
   CHECK(cases > 3 * 80);
+}
+
+TEST_CASE("a norm of whole rows compiles: functions of <cmath>, reductions, quantisation") {
+  jit::Source const source{R"(
+#include <cmath>
+#include "mscclpp/algorithms/rows/all_reduce_rows.hpp"
+using namespace mscclpp;
+template <class Transport>
+struct Norm {
+  __device__ void operator()(MatrixView<BFloat16> x, MatrixView<Float8E4M3> q, MatrixView<float> s,
+                             DeviceTeam const& team) const {
+    AllReduceRows<RowOneShot, Transport, Sum>{team}(thisGrid(), x, [&](auto& row) {
+      float const norm = 1 / std::sqrt(row.sum([](float v) { return v * v; }) / row.columns());
+      row.map([=](float v) { return v * norm; });
+      row.store(x);
+      row.quantise(q, s);
+    });
+  }
+};)"};
+  for (std::string const type : {"Norm<PacketTransport<LL128, 2>>", "Norm<MemoryTransport<2>>"}) {
+    std::array const parameters{jit::Extent{32, 8}, jit::Extent{32, 8}, jit::Extent{32, 8},
+                                jit::Extent{sizeof(layout::TeamHandle), alignof(layout::TeamHandle)}};
+    jit::Options const options;
+    CHECK(!jit::Nvrtc::instance().compile({source, type, options, parameters}, 90).bytes.empty());
+  }
 }
 
 TEST_CASE("an error is the user's, by line; parameters are compared") {
