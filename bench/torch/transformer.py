@@ -127,6 +127,8 @@ class Report:
         except Exception as caught:  # pylint: disable=broad-exception-caught
             traceback.print_exc()
             error = f"rank {self.world.rank}: {type(caught).__name__}: {(str(caught).strip() or '-').splitlines()[0]}"
+            errors[part] = error
+            self.write()  # where others hang, the ranks do not meet again
         errors[part] = "; ".join(each for each in self.world.everyones(error) if each)
         said = errors[part] or (json.dumps(figures) if figures else "ready")
         if not errors[part]:
