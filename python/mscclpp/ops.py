@@ -27,6 +27,7 @@ __all__ = [
     "all_gather",
     "all_reduce",
     "all_reduce_",
+    "all_reduce_rms_norm",
     "all_to_all",
     "broadcast",
     "broadcast_",
@@ -135,6 +136,22 @@ def fused_all_reduce(
     return _call(_ops.fused_all_reduce, needs_gradient, x, op, _name(group), scale, residual, dtype)
 
 
+def all_reduce_rms_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    residual: Optional[torch.Tensor] = None,
+    eps: float = 1e-6,
+    group: Group = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """y and the new residual: new = all_reduce(x) + residual, y = new * rsqrt(mean(new * new) + eps) * weight.
+
+    Means are over the last dimension. Of float16, bfloat16 or float32, all of them of one type; computed in float32, and
+    each result rounded once. Larger inputs take two kernels: there the sum is rounded, too. With a derivative.
+    """
+    needs_gradient = x.requires_grad or weight.requires_grad or (residual is not None and residual.requires_grad)
+    return _call(_ops.all_reduce_rms_norm, needs_gradient, x, weight, _name(group), residual, eps)
+
+
 def all_gather(x: torch.Tensor, group: Group = None) -> torch.Tensor:
     """All ranks' `x`, one behind the other in dimension 0. With a derivative."""
     return _call(_ops.all_gather, x.requires_grad, x, _name(group))
@@ -202,6 +219,7 @@ def _detached(x: torch.Tensor) -> torch.Tensor:
 for _op in (
     _ops.all_reduce.default,
     _ops.fused_all_reduce.default,
+    _ops.all_reduce_rms_norm.default,
     _ops.all_gather.default,
     _ops.reduce_scatter.default,
     _ops.all_to_all.default,
@@ -252,6 +270,11 @@ def _(x, peer, group):
 @torch.library.register_fake("mscclpp::fused_all_reduce")
 def _(x, op, group, scale=1.0, residual=None, dtype=None):
     return torch.empty_like(x, dtype=dtype or x.dtype)
+
+
+@torch.library.register_fake("mscclpp::all_reduce_rms_norm")
+def _(x, weight, group, residual=None, eps=1e-6):
+    return torch.empty_like(x), torch.empty_like(x)
 
 
 @torch.library.register_fake("mscclpp::all_gather")
@@ -308,6 +331,24 @@ def _fused_backward(ctx: Any, gradient: torch.Tensor) -> tuple:
     return of_x, None, None, None, of_residual, None
 
 
+def _keep_norm(ctx: Any, inputs: tuple, output: Any) -> None:
+    _, weight, ctx.group, residual, ctx.eps = inputs
+    ctx.has_residual = residual is not None
+    ctx.save_for_backward(weight, output[1])
+
+
+def _norm_backward(ctx: Any, of_y: torch.Tensor, of_new: torch.Tensor) -> tuple:
+    weight, new = ctx.saved_tensors
+    wide, of_y = new.float(), of_y.float()
+    scale = (wide.square().mean(-1, keepdim=True) + ctx.eps).rsqrt()
+    unit, weighted = wide * scale, of_y * weight.float()
+    of_sum = (weighted - unit * (weighted * unit).mean(-1, keepdim=True)) * scale + of_new.float()
+    of_sum = of_sum.to(new.dtype).contiguous()
+    of_x = _ops.all_reduce(of_sum, "sum", ctx.group) if ctx.needs_input_grad[0] else None
+    of_weight = (of_y * unit).reshape(-1, weight.numel()).sum(0).to(weight.dtype)
+    return of_x, of_weight, None, of_sum if ctx.has_residual else None, None
+
+
 def _all_gather_backward(ctx: Any, gradient: torch.Tensor) -> tuple:
     return _ops.reduce_scatter(gradient.contiguous(), "sum", ctx.group), None
 
@@ -330,6 +371,7 @@ def _broadcast_backward(ctx: Any, gradient: torch.Tensor) -> tuple:
 
 torch.library.register_autograd("mscclpp::all_reduce", _all_reduce_backward, setup_context=_keep_op)
 torch.library.register_autograd("mscclpp::fused_all_reduce", _fused_backward, setup_context=_keep_fused)
+torch.library.register_autograd("mscclpp::all_reduce_rms_norm", _norm_backward, setup_context=_keep_norm)
 torch.library.register_autograd("mscclpp::all_gather", _all_gather_backward, setup_context=_keep_group)
 torch.library.register_autograd("mscclpp::reduce_scatter", _reduce_scatter_backward, setup_context=_keep_op)
 torch.library.register_autograd("mscclpp::all_to_all", _all_to_all_backward, setup_context=_keep_group)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "detailed_call.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/native_algorithm.hpp"
 #include "mscclpp/host/error.hpp"
@@ -92,10 +93,6 @@ Way wayOf(std::size_t bytes, int ranks) {
 // Where links may tear lines.
 constexpr Way withoutLines{"twoshot_memory", "TwoShot, MemoryTransport<4>", manyBytes};
 
-std::string elementName(DataType type) {
-  auto const instance = jit::instanceName("", type);  // "<float>"
-  return instance.substr(1, instance.size() - 2);
-}
 std::string kernelName(CollectiveCall const& call, FusedCall const& fused, Way const& way) {
   auto const typeAndOp = jit::instanceName("", call.type, call.op);
   auto const op = typeAndOp.substr(typeAndOp.find(", ") + 2);
@@ -110,10 +107,7 @@ struct Context {
   Team team;
 };
 
-constexpr char const* extra = "fused";
-FusedCall const& fusedOf(CollectiveCall const& call) {
-  return *reinterpret_cast<FusedCall const*>(call.extras.at(extra));
-}
+using Called = DetailedCall<FusedCall>;
 
 std::shared_ptr<void> makeContext(Communicator const& communicator, CollectiveCall const& call) {
   static auto const library = AlgorithmCollection::defaults();
@@ -130,7 +124,7 @@ std::shared_ptr<void> makeContext(Communicator const& communicator, CollectiveCa
     fail(ErrorCode::unsupported, "rank {}: a fused all-reduce of {}: this build has no {} for it", communicator.rank(),
          nameOf(call.type), way.algorithm);
   }
-  return std::make_shared<Context>(Context{{communicator.device(), source, kernelName(call, fusedOf(call), way)},
+  return std::make_shared<Context>(Context{{communicator.device(), source, kernelName(call, Called::of(call), way)},
                                            launch->kernel,
                                            launch->shape,
                                            Team(communicator, launch->requirement)});
@@ -139,7 +133,7 @@ std::shared_ptr<void> makeContext(Communicator const& communicator, CollectiveCa
 NativeAlgorithm const& algorithm() {
   NativeFunctions functions;
   functions.contextKey = [](Communicator const& communicator, CollectiveCall const& call) {
-    auto const& fused = fusedOf(call);
+    auto const& fused = Called::of(call);
     auto tag = static_cast<std::uint64_t>(call.op);
     for (auto const type : {call.type, fused.outType, fused.residualType}) {
       tag = tag << 8 | static_cast<std::uint64_t>(type);
@@ -149,7 +143,7 @@ NativeAlgorithm const& algorithm() {
   functions.makeContext = &makeContext;
   functions.run = [](std::shared_ptr<void> const& held, CollectiveCall const& call, Stream const& stream) {
     auto const& context = *static_cast<Context const*>(held.get());
-    auto const& fused = fusedOf(call);
+    auto const& fused = Called::of(call);
     auto shape = context.shape;
     // Fewer elements than the most of this way need fewer blocks.
     auto const ranks = static_cast<std::uint32_t>(context.team.size());
@@ -167,13 +161,12 @@ NativeAlgorithm const& algorithm() {
 }  // namespace
 
 void startFused(Engine& engine, FusedCall const& fused, void* stream) {
-  CollectiveCall call;
+  Called call{{}, fused};
   call.in = fused.in;
   call.out = fused.sum;
   call.inBytes = call.outBytes = fused.count * bytesOf(fused.type);
   call.type = fused.type;
   call.op = fused.op;
-  call.extras.emplace(extra, reinterpret_cast<std::uintptr_t>(&fused));
   engine.run(algorithm(), call, stream);
 }
 

@@ -27,6 +27,6 @@ struct FusedCall {
 };
 
 // Puts it into the stream, as Engine::start() does. The types are of floating numbers.
-void startFused(Engine& engine, FusedCall const& call, void* stream);
+void startFused(Engine& engine, FusedCall const& fused, void* stream);
 
 }  // namespace mscclpp::torch

@@ -20,11 +20,13 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "fused.hpp"
 #include "mscclpp/host/error.hpp"
+#include "norm.hpp"
 #include "torch/groups.hpp"
 
 namespace {
@@ -168,6 +170,11 @@ class Call {
     require(found != all.end(), "there is no operation \"", op, "\"; there are sum, avg, min, max and product");
     return found->second;
   }
+  void requireResidual(Tensor const& residual, Tensor const& x) const {
+    bool const alike =
+        residual.dim() == x.dim() && std::equal(x.sizes().begin(), x.sizes().end(), residual.sizes().begin());
+    require(alike, "a residual of shape ", shown(residual), " for an input of shape ", shown(x));
+  }
   void requireRank(std::int64_t rank) const {
     require(rank >= 0 && rank < size(), "there is no rank ", rank, "; there are ranks 0 to ", size() - 1);
   }
@@ -197,6 +204,9 @@ class Call {
   }
   void fused(mscclpp::torch::FusedCall const& call) {
     run([&] { mscclpp::torch::startFused(*group_.engine, call, stream_); });
+  }
+  void norm(mscclpp::torch::NormCall const& call) {
+    run([&] { mscclpp::torch::startNorm(*group_.engine, call, stream_); });
   }
 
   static std::size_t bytesOf(Tensor const& tensor) {
@@ -281,9 +291,7 @@ Tensor fusedAllReduce(Tensor x, std::string op, std::string group, double scale,
     auto const residualType = dataTypeOf(residual->scalar_type());
     call.require(residualType && (*residualType == type || *residualType == *outType),
                  "the residual has the type of the input, or of the output");
-    bool const alike =
-        residual->dim() == x.dim() && std::equal(x.sizes().begin(), x.sizes().end(), residual->sizes().begin());
-    call.require(alike, "a residual of shape ", shown(*residual), " for an input of shape ", shown(x));
+    call.requireResidual(*residual, x);
     fused.residual = call.input(*residual);
     fused.residualType = *residualType;
   }
@@ -294,6 +302,37 @@ Tensor fusedAllReduce(Tensor x, std::string op, std::string group, double scale,
   fused.sum = *outType == type ? fused.out : call.scratch(sum.emplace(torch::stable::empty_like(x)));
   call.fused(fused);
   return out;
+}
+
+std::tuple<Tensor, Tensor> allReduceRmsNorm(Tensor x, Tensor weight, std::string group, std::optional<Tensor> residual,
+                                            double eps) {
+  Call call("all_reduce_rms_norm", x, group);
+  auto const type = x.scalar_type();
+  call.require(type == ScalarType::Half || type == ScalarType::BFloat16 || type == ScalarType::Float,
+               "elements of this type are not normalised; there are float16, bfloat16 and float32");
+  call.require(x.dim() > 0, "a tensor without dimensions; its last one is normalised");
+  auto const columns = x.size(x.dim() - 1);
+  call.require(weight.dim() == 1 && weight.size(0) == columns, "a weight of shape ", shown(weight), " for rows of ",
+               columns, " elements");
+  call.require(weight.scalar_type() == type, "the weight has the type of the input");
+  call.require(eps >= 0, "eps of ", eps, "; it is 0 or more");
+  mscclpp::torch::NormCall norm{
+      .columns = static_cast<std::size_t>(columns), .type = call.numbers(x), .epsilon = static_cast<float>(eps)};
+  norm.in = call.input(x);
+  norm.weight = call.input(weight);
+  if (residual) {
+    call.require(residual->scalar_type() == type, "the residual has the type of the input");
+    call.requireResidual(*residual, x);
+    norm.residual = call.input(*residual);
+  }
+  auto const y = torch::stable::empty_like(x);
+  auto const kept = torch::stable::empty_like(x);
+  if (x.numel() == 0) return {y, kept};
+  norm.rows = static_cast<std::size_t>(x.numel() / columns);
+  norm.y = call.output(y);
+  norm.kept = call.output(kept);
+  call.norm(norm);
+  return {y, kept};
 }
 
 Tensor allGather(Tensor x, std::string group) {
@@ -367,6 +406,7 @@ void implement(torch::stable::detail::StableLibrary& library) {
   library.impl("all_reduce_", TORCH_BOX(&allReduceInPlace));
   library.impl("all_reduce", TORCH_BOX(&allReduce));
   library.impl("fused_all_reduce", TORCH_BOX(&fusedAllReduce));
+  library.impl("all_reduce_rms_norm", TORCH_BOX(&allReduceRmsNorm));
   library.impl("all_gather", TORCH_BOX(&allGather));
   library.impl("reduce_scatter", TORCH_BOX(&reduceScatter));
   library.impl("all_to_all", TORCH_BOX(&allToAll));
@@ -385,6 +425,9 @@ STABLE_TORCH_LIBRARY(mscclpp, library) {
   library.def(
       "fused_all_reduce(Tensor x, str op, str group, float scale=1.0, Tensor? residual=None, ScalarType? dtype=None)"
       " -> Tensor");
+  library.def(
+      "all_reduce_rms_norm(Tensor x, Tensor weight, str group, Tensor? residual=None, float eps=1e-06)"
+      " -> (Tensor, Tensor)");
   library.def("all_gather(Tensor x, str group) -> Tensor");
   library.def("reduce_scatter(Tensor x, str op, str group) -> Tensor");
   library.def("all_to_all(Tensor x, str group) -> Tensor");

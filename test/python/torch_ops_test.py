@@ -75,6 +75,29 @@ def run(code: str, ranks: int = 3, group: bool = True, **environment: str) -> li
     return [output for _, output, _ in results]
 
 
+def on_tearing_links(code: str) -> None:
+    """results(call): of call(group) on two simulated ranks whose links tear lines, in groups named by their ranks."""
+    begin = """
+import tempfile
+source = tempfile.NamedTemporaryFile("w", suffix=".cpp")
+source.write('#include <pybind11/pybind11.h>\\n#include "mscclpp/sim/runtime.hpp"\\n'
+             'PYBIND11_MODULE(tearing, module) { module.def("install", [] {'
+             ' mscclpp::sim::install({.devices = 2, .linesArriveWhole = false}); }); }')
+source.flush()
+mscclpp.compile_native("tearing", source.name).install()
+def results(call):
+    def main(group):
+        name = str(group.my_rank)
+        ops.register_group(name, group)
+        result = call(group)
+        group.barrier()
+        ops.unregister_group(name)
+        return result
+    return mscclpp.run_ranks(2, main, device="sim")
+"""
+    run(begin + code, ranks=1, group=False, MSCCLPP_DEVICE="sim", MSCCLPP_TEST_DEVICE="cpu")
+
+
 @unittest.skipUnless(HAS_TORCH, "there is no PyTorch")
 class Calls(unittest.TestCase):
     def test_each_beside_rank_order(self):
@@ -171,31 +194,14 @@ class Calls(unittest.TestCase):
 
     def test_fused_where_links_tear_lines(self):
         """Where packets of whole lines do not arrive as such, as over PCIe, other ways are taken."""
-        run(
+        on_tearing_links(
             """
-            import tempfile
-            source = tempfile.NamedTemporaryFile("w", suffix=".cpp")
-            source.write('#include <pybind11/pybind11.h>\\n#include "mscclpp/sim/runtime.hpp"\\n'
-                         'PYBIND11_MODULE(tearing, module) { module.def("install", [] {'
-                         ' mscclpp::sim::install({.devices = 2, .linesArriveWhole = false}); }); }')
-            source.flush()
-            mscclpp.compile_native("tearing", source.name).install()
-            x = ramp(20001, torch.bfloat16)
-            def main(group):
-                name = str(group.my_rank)
-                ops.register_group(name, group)
-                result = ops.fused_all_reduce(x * (group.my_rank + 1), group=name, scale=0.5, residual=x)
-                group.barrier()
-                ops.unregister_group(name)
-                return result
-            want = ((x.float() + (x * 2).float()).bfloat16().float() * 0.5 + x.float()).bfloat16()
-            for result in mscclpp.run_ranks(2, main, device="sim"):
-                assert same(result, want)
-            """,
-            ranks=1,
-            group=False,
-            MSCCLPP_DEVICE="sim",
-            MSCCLPP_TEST_DEVICE="cpu",
+x = ramp(20001, torch.bfloat16)
+def call(group):
+    return ops.fused_all_reduce(x * (group.my_rank + 1), group=str(group.my_rank), scale=0.5, residual=x)
+want = ((x.float() + (x * 2).float()).bfloat16().float() * 0.5 + x.float()).bfloat16()
+assert all(same(result, want) for result in results(call))
+"""
         )
 
     def test_what_is_wrong(self):
@@ -286,6 +292,156 @@ class Calls(unittest.TestCase):
             for thread in threads: thread.join()
             for which in range(2):
                 assert same(results[which], combined(everyone(lambda of: ramp(3000, of=of, seed=which)), "sum"))
+            """
+        )
+
+
+# What all_reduce_rms_norm() gives; `rounded`: behind an all-reduce of its own.
+NORM = """
+def normed(parts, weight, residual, eps=1e-6, rounded=False):
+    dtype = parts[0].dtype
+    new = parts[0].float()
+    for part in parts[1:]:
+        new = new + part.float()
+    if rounded:
+        new = new.to(dtype).float()
+    if residual is not None:
+        new = new + residual.float()
+    y = new * (new.square().mean(-1, keepdim=True) + eps).rsqrt() * weight.float()
+    return y.to(dtype), new.to(dtype)
+def check_norm(dtype, shape, residual=True, eps=1e-6, rounded=False, lead=0):
+    count = torch.Size(shape).numel()
+    def tensor(of=0, seed=0):   # `lead`: elements ahead of it, so that it lies otherwise
+        return ramp(lead + count, dtype, of, seed)[lead:].reshape(shape)
+    parts = everyone(tensor)
+    r = tensor(seed=5) if residual else None
+    weight = ramp(shape[-1], dtype, of=0, seed=2)
+    there = here(ramp(lead + count, dtype))[lead:].reshape(shape)
+    kept = None if r is None else here(r)
+    y, new = ops.all_reduce_rms_norm(there, here(weight), kept, eps)
+    want_y, want_new = normed(parts, weight, r, eps, rounded)
+    assert same(new, want_new), (dtype, shape, residual, "the new residual")
+    near = {torch.float32: 2.0 ** -18, torch.float16: 2.0 ** -10, torch.bfloat16: 2.0 ** -7}[dtype]
+    assert y.dtype == dtype and y.shape == want_y.shape
+    assert torch.allclose(y.cpu().double(), want_y.double(), rtol=near, atol=0), (dtype, shape, residual)
+    assert same(there, parts[rank]) and (r is None or same(kept, r))
+"""
+
+
+@unittest.skipUnless(HAS_TORCH, "there is no PyTorch")
+class Norm(unittest.TestCase):
+    def test_shapes_and_types(self):
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                run(
+                    NORM
+                    + """
+for shape in ((3, 64), (1, 1), (5, 111), (2, 3, 40), (7,), (1, 4096), (0, 16), (4, 0)):
+    check_norm(torch.bfloat16, shape)
+for dtype in (torch.float16, torch.float32):
+    for shape in ((3, 64), (5, 111)):
+        check_norm(dtype, shape)
+check_norm(torch.bfloat16, (5, 111), residual=False, eps=0.5)
+check_norm(torch.float32, (2, 96), residual=False)
+check_norm(torch.bfloat16, (4, 64), lead=1)
+""",
+                    ranks=ranks,
+                )
+
+    def test_many_and_long_rows(self):
+        """More rows than one exchange takes; rows of more than a thread's two payloads, and of more than a block has."""
+        run(
+            NORM
+            + """
+check_norm(torch.bfloat16, (300, 17), rounded=True)
+check_norm(torch.bfloat16, (70000, 1), rounded=True)
+check_norm(torch.bfloat16, (3, 12001))
+check_norm(torch.bfloat16, (2, 40001), rounded=True)
+check_norm(torch.bfloat16, (2, 40001), residual=False, rounded=True)
+for _ in range(20):   # rounds of one team, with grids of any size
+    check_norm(torch.bfloat16, (3, 64))
+    check_norm(torch.bfloat16, (40, 64))
+""",
+            ranks=2,
+        )
+
+    def test_where_links_tear_lines(self):
+        on_tearing_links(
+            NORM
+            + """
+x, r = ramp(3 * 12001, torch.bfloat16).reshape(3, 12001), ramp(3 * 12001, torch.bfloat16, seed=5).reshape(3, 12001)
+def call(group, part):
+    return ops.all_reduce_rms_norm(x[:, part] * (group.my_rank + 1), x[0, part], r[:, part].contiguous(), group=str(group.my_rank))
+for part in (slice(0, 1000), slice(None)):
+    want, new = normed([x[:, part], x[:, part] * 2], x[0, part], r[:, part])
+    for got in results(lambda group: call(group, part)):
+        assert same(got[1], new) and torch.allclose(got[0].float(), want.float(), rtol=2.0 ** -7)
+"""
+        )
+
+    def test_what_is_wrong(self):
+        run(
+            """
+            x, w = here(ramp(12).reshape(3, 4)), here(ramp(4))
+            norm = ops.all_reduce_rms_norm
+            refused("rank %d: a weight of shape [3] for rows of 4 elements" % rank, lambda: norm(x, w[:3]))
+            refused("a weight of shape [2, 2]", lambda: norm(x, w.reshape(2, 2)))
+            refused("the weight has the type of the input", lambda: norm(x, w.half()))
+            refused("a residual of shape [4, 3] for an input of shape [3, 4]", lambda: norm(x, w, x.reshape(4, 3)))
+            refused("the residual has the type", lambda: norm(x, w, x.bfloat16()))
+            refused("there are float16, bfloat16 and float32", lambda: norm(x.double(), w.double()))
+            refused("there are float16", lambda: norm(x.int(), w.int()))
+            refused("rank %d: a tensor of shape [4, 3] is not contiguous" % rank, lambda: norm(x.t(), w[:3]))
+            refused("without dimensions", lambda: norm(here(torch.tensor(1.0)), w))
+            refused("eps of -1; it is 0 or more", lambda: norm(x, w, eps=-1.0))
+            refused("there is no group named", lambda: norm(x, w, group="nobody"))
+            if device == "cuda":
+                refused("CUDA and of the CPU", lambda: norm(x, w.cpu()))
+            assert same(norm(x, w)[1], combined(everyone(lambda of: ramp(12, of=of).reshape(3, 4)), "sum"))
+            """
+        )
+
+    def test_compiled(self):
+        run(
+            """
+            from torch.library import opcheck
+            def x(*shape):
+                return here(torch.arange(1.0, 1 + torch.Size(shape).numel()).reshape(shape)).requires_grad_()
+            opcheck(raw.all_reduce_rms_norm.default, (x(3, 4), x(4), name, x(3, 4), 1e-5))
+            opcheck(raw.all_reduce_rms_norm.default, (x(3, 4), x(4), name))
+            def layer(x, w, r):
+                y, r = ops.all_reduce_rms_norm(x, w, r)
+                y, r = ops.all_reduce_rms_norm(y * 2, w, r, eps=1e-5)
+                return ops.all_reduce(y), r
+            compiled = torch.compile(layer, fullgraph=True)
+            for rows in (3, 3, 5):
+                inputs = [here(ramp(count).reshape(shape)) for count, shape in ((rows * 8, (rows, 8)), (8, (8,)))]
+                inputs.append(here(ramp(rows * 8, of=0, seed=3).reshape(rows, 8)))
+                for ours, eager in zip(compiled(*inputs), layer(*inputs)):
+                    assert same(ours, eager.cpu())
+            """
+        )
+
+    def test_derivatives(self):
+        run(
+            """
+            def fused(x, w, r):
+                return ops.all_reduce_rms_norm(x, w, r, eps=1e-3)
+            def steps(x, w, r):
+                new = ops.all_reduce(x) if r is None else ops.all_reduce(x) + r
+                return torch.nn.functional.rms_norm(new, w.shape, w, 1e-3), new
+            def gradients(f, *inputs):
+                leaves = [None if t is None else t.clone().requires_grad_() for t in inputs]
+                for result, factor in zip(f(*leaves), (1, 2)):
+                    weights = torch.arange(1, result.numel() + 1, device=device).reshape(result.shape)
+                    (result * weights * factor * (rank + 1)).sum().backward(retain_graph=True)
+                return [t.grad.cpu() for t in leaves if t is not None]
+            x, w, r = here(ramp(15).reshape(3, 5)), here(ramp(5, of=0)), here(ramp(15, of=0, seed=4).reshape(3, 5))
+            for inputs in ((x, w, r), (x, w, None), (x[0], w, r[0])):
+                want = gradients(steps, *inputs)
+                for f in (fused, torch.compile(fused, fullgraph=True, backend="aot_eager")):
+                    for got, expected in zip(gradients(f, *inputs), want):
+                        assert torch.allclose(got, expected, rtol=1e-4, atol=1e-4), (got, expected)
             """
         )
 
@@ -440,6 +596,24 @@ class OnCuda(unittest.TestCase):
                 torch.cuda.current_stream().wait_stream(side)
                 z = ops.all_reduce(y)
                 assert (z == size * size * (x + turn)).all()
+            few, many = (here(torch.ones(rows, 64, dtype=torch.bfloat16)) for rows in (3, 400))
+            w = here(torch.ones(64, dtype=torch.bfloat16))
+            def norms():
+                y, r = ops.all_reduce_rms_norm(few, w, few)
+                for _ in range(3):
+                    y, r = ops.all_reduce_rms_norm(y, w, r)
+                return y, r, *ops.all_reduce_rms_norm(many, w)
+            norms()
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                out = norms()
+            for turn in range(50):
+                few.fill_(turn % 5)
+                graph.replay()
+                eager = norms()
+                torch.cuda.synchronize()
+                assert all(same(ours, want.cpu()) for ours, want in zip(out, eager)), turn
             compiled = torch.compile(lambda x: ops.all_reduce(x * 2) + 1, fullgraph=True, mode="reduce-overhead")
             for turn in range(5):
                 torch.compiler.cudagraph_mark_step_begin()
