@@ -45,7 +45,8 @@ class Transformer(unittest.TestCase):
     def test_ways_agree(self):
         ways = ("ddp", "fsdp2", "tensor")
         runs = [self.run_ranks("gloo", "--backend=gloo", f"--train={','.join(ways)}"),
-                self.run_ranks("backend", "--backend=mscclpp", f"--train={','.join(ways)}")]  # fmt: skip
+                self.run_ranks("backend", "--backend=mscclpp", f"--train={','.join(ways)}"),
+                self.run_ranks("fused", "--backend=mscclpp", "--fused")]  # fmt: skip
         expected = runs[0][1]
         for _, found, said in runs:
             self.assertEqual(found["errors"], {})
@@ -63,11 +64,11 @@ class Transformer(unittest.TestCase):
                 self.assertLess(math.dist(row["projections"], wanted), 1e-4 * math.hypot(*wanted))
                 self.assertAlmostEqual(row["sum_of_magnitudes"], expected["decode"][batch]["sum_of_magnitudes"], 3)
                 self.assertEqual((row["wrong"], row["same_on_all_ranks"]), (0, True))
-        self.assertEqual([list(found["training"]) for _, found, _ in runs], [list(ways), list(ways)])
+        self.assertEqual([list(found["training"]) for _, found, _ in runs], [list(ways), list(ways), []])
         text = transformer_table.markdown(transformer_table.merged([file for file, _, _ in runs]))
-        self.assertIn("| | gloo | backend |", text)
-        self.assertRegex(text, r"\| tensor \| [\d.]+ s, \d+/s, 0e\+00, – \| [\d.]+ s, \d+/s, \de[+-]\d\d, – \|")
-        self.assertRegex(text, r"\| 3 \| [\d.]+ µs, \d+/s, [\d.-]+ µs, 1.00× \| [^|]+× \|")
+        self.assertIn("| | gloo | backend | fused |", text)
+        self.assertRegex(text, r"\| tensor \| [\d.]+ s, \d+/s, 0e\+00, – \| [\d.]+ s, \d+/s, \de[+-]\d\d, – \| – \|")
+        self.assertRegex(text, r"\| 3 \| [\d.]+ µs, \d+/s, [\d.-]+ µs, 1.00× \| [^|]+× \| [^|]+× \|")
         self.assertNotIn("WRONG", text)
 
     def test_a_part_that_fails_is_told(self):
