@@ -102,11 +102,11 @@ if wanted training || wanted decode; then
   measured=()
   arguments=()
   ! wanted training || arguments+=("--train=ddp,fsdp2,tensor")
-  ! wanted decode || arguments+=(--decode)
+  ! wanted decode || arguments+=(--decode "--batches=1,4,16,64")
   transformer NCCL nccl '' "${arguments[@]}"
   transformer preloaded nccl "$preload" "${arguments[@]}"
   transformer backend mscclpp '' "${arguments[@]}"
-  ! wanted decode || transformer fused mscclpp '' --decode --fused
+  ! wanted decode || transformer fused mscclpp "" --decode --fused "--batches=1,4,16,64"
   [ ${#measured[@]} -eq 0 ] || python3 bench/torch/transformer_table.py "${measured[@]}" >>"$out" ||
     failed "a part of the transformer was not measured, or results differ between the ways"
 fi
