@@ -14,6 +14,8 @@ using namespace mscclpp;
 static_assert(
     std::is_same_v<NamedAllReduce<"twoshot_ll128", Max, 4>, AllReduce<TwoShot, PacketTransport<LL128>, Max, 4>>);
 static_assert(std::is_same_v<NamedCollective<Collective::broadcast, "chain">, Broadcast<ChainSchedule, PeerMemory<4>>>);
+static_assert(
+    std::is_same_v<NamedCollective<Collective::broadcast, "chain_staged">, Broadcast<ChainSchedule, StagePieces<>>>);
 static_assert(std::is_same_v<NamedCollective<Collective::reduce, "chain">, Reduce<ChainSchedule, StagePieces<>, Sum>>);
 
 TEST_CASE("names are distinct within a collective, and found again") {

@@ -56,7 +56,11 @@ TEST_CASE_TEMPLATE("all-to-all pushed into symmetric memory", Tr, PeerMemory<1>,
   for (int ranks : {1, 2, 5, 8}) checkCollective<AllToAll<PushSchedule, Tr>>({.ranks = ranks, .counts = {257}});
 }
 
-TEST_CASE_TEMPLATE("from rank to rank", Tr, ShortPieces, PeerMemory<>) {
+using ShortStagePieces = StagePieces<2, 128>;
+// Of which these messages have several a block.
+using MiddlePieces = StagePieces<4, 8192>;
+
+TEST_CASE_TEMPLATE("from rank to rank", Tr, ShortPieces, PeerMemory<>, ShortStagePieces, MiddlePieces) {
   moves<Broadcast, ChainSchedule, Tr>(true);
   checkPieces<Broadcast<ChainSchedule, Tr>>({40000, 8193, 70001});
 }
@@ -67,6 +71,7 @@ TEST_CASE("72 ranks") {
   checkCollective<AllToAll<OneExchange, PacketTransport<LL128>>>(rack);
   checkCollective<Broadcast<PushSchedule, PeerMemory<>>>(rack);
   checkCollective<Broadcast<ChainSchedule, PeerMemory<>>>(rack);
+  checkCollective<Broadcast<ChainSchedule, StagePieces<>>>(rack);
   checkCollective<AllGather<PushSchedule, SmallBulk>>(rack);
 }
 #endif

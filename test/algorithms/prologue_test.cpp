@@ -56,6 +56,7 @@ TEST_CASE("results go straight into the peers' buffers, or from rank to rank") {
   everyCase<AllReduce<RingSchedule, StagePieces<2, 256>, Sum>, float, BFloat16>(false);
   everyCase<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, float, BFloat16>(true);
   everyCase<Reduce<ChainSchedule, StagePieces<2, 256>, Sum>, float, BFloat16>(true);
+  everyCase<Broadcast<ChainSchedule, StagePieces<2, 256>>, float, BFloat16>(true);
   everyCase<AllGather<PushSchedule, PeerMemory<4>>, BFloat16, Float8E4M3>(false);
   everyCase<AllToAll<PushSchedule, PeerMemory<2>>, float, Half>(false);
 }

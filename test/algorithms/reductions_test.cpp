@@ -50,7 +50,8 @@ TEST_CASE_TEMPLATE("around the ring", Tr, ShortRing, StagePieces<>) {
 
 TEST_CASE("added up from rank to rank") {
   reduces<Reduce, ChainSchedule, StagePieces<2, 128>>(true);
-  checkPieces<Reduce<ChainSchedule, StagePieces<>, Sum>, BFloat16>({20000, 4097, 35001});
+  // Several pieces of 8 KiB a block.
+  checkPieces<Reduce<ChainSchedule, StagePieces<4, 8192>, Sum>, BFloat16>({20000, 4097, 35001});
 }
 
 #if !defined(__CUDACC__)

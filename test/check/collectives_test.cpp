@@ -66,6 +66,7 @@ TEST_CASE_TEMPLATE("push", Tr, PeerMemory<2>, SmallBulk) {
 using ShortStagePieces = StagePieces<2, 128>;
 TEST_CASE("from rank to rank") {
   explored<Broadcast<ChainSchedule, ShortPieces>>();
+  explored<Broadcast<ChainSchedule, ShortStagePieces>>();
   explored<Reduce<ChainSchedule, ShortStagePieces, Sum>, BFloat16>();
 }
 
@@ -105,6 +106,7 @@ TEST_CASE_TEMPLATE("with a prologue", Tr, PacketTransport<LL8>, PacketTransport<
 TEST_CASE("with a prologue, straight into the peers' buffers") {
   exploredWithPrologue<AllReduce<TwoShotPush, MemoryTransport<2>, Sum>, float, BFloat16>();
   exploredWithPrologue<Reduce<ChainSchedule, ShortStagePieces, Sum>, float, BFloat16>();
+  exploredWithPrologue<Broadcast<ChainSchedule, ShortStagePieces>, float, BFloat16>();
   exploredWithPrologue<AllGather<PushSchedule, PeerMemory<2>>, BFloat16, Float8E4M3>();
   exploredWithPrologue<AllToAll<PushSchedule, PeerMemory<2>>, float, Half>();
 }

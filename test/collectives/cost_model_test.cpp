@@ -84,6 +84,7 @@ TEST_CASE("a call without bytes takes its latencies") {
   CHECK(at(Collective::broadcast, "copy_engine") == doctest::Approx(64 + (1 + 2 * 2) * 32));
   CHECK(at(Collective::reduce, "copy_engine") == doctest::Approx(64 + 3 * 32 + 128));
   CHECK(at(Collective::broadcast, "chain") == doctest::Approx(1 + 4 * 4));
+  CHECK(at(Collective::broadcast, "chain_staged") == doctest::Approx(1 + 4 * 4 + 4));
   CHECK(at(Collective::reduce, "chain") == doctest::Approx(1 + 4 * 4 + 4));
 }
 
@@ -122,6 +123,7 @@ TEST_CASE("very large messages take the time of their bytes on the links") {
   CHECK(rate(Collective::broadcast, "push", whole) == doctest::Approx(50e9).epsilon(1e-3));
   CHECK(rate(Collective::gather, "push", whole * 3 / 4) == doctest::Approx(stores).epsilon(1e-3));
   CHECK(rate(Collective::broadcast, "chain", whole) == doctest::Approx(stores).epsilon(1e-3));
+  CHECK(rate(Collective::broadcast, "chain_staged", whole) == doctest::Approx(stores).epsilon(1e-3));
   CHECK(rate(Collective::reduce, "chain", whole) == doctest::Approx(stores).epsilon(1e-3));
   // Through the workspace they cannot be faster than that.
   CHECK(rate(Collective::allGather, "ll16", whole * 3 / 4) < stores / 2);
@@ -247,10 +249,21 @@ TEST_CASE("the model chooses where the library's table was not measured") {
   CHECK(measured.front() == "ll128");
 }
 
-TEST_CASE("a large reduce of buffers that are not symmetric goes from rank to rank") {
-  auto const order = preferredAlgorithms(requestOf(Collective::reduce, 64 << 20, 4));
-  auto const place = [&](std::string_view name) { return std::find(order.begin(), order.end(), name); };
-  REQUIRE(place("chain") != order.end());
-  CHECK(place("pull") < place("chain"));
-  CHECK(place("chain") < place("memory"));
+TEST_CASE("large messages between buffers that are not symmetric go from rank to rank") {
+  struct Case {
+    Collective collective;
+    std::string_view direct, chain;
+  };
+  for (std::uint64_t const bytes : {2 << 20, 16 << 20, 1 << 30}) {
+    for (Case const& test :
+         {Case{Collective::reduce, "pull", "chain"}, Case{Collective::broadcast, "push", "chain_staged"}}) {
+      auto const order = preferredAlgorithms(requestOf(test.collective, bytes, 4));
+      auto const place = [&](std::string_view name) { return std::find(order.begin(), order.end(), name); };
+      CAPTURE(bytes);
+      CAPTURE(test.chain);
+      REQUIRE(place(test.chain) != order.end());
+      CHECK(place(test.chain) < place("memory"));
+      if (bytes <= std::uint64_t{16} << 20) CHECK(place(test.direct) < place(test.chain));
+    }
+  }
 }

@@ -60,6 +60,8 @@ static_assert(needsInWindow<Reduce<PullSchedule, Direct, Sum>> && !needsInWindow
 static_assert(needsOutWindow<Reduce<PullSchedule, Direct, Sum>> && !needsOutWindow<Reduce<OneExchange, Staged, Sum>>);
 static_assert(needsOutWindow<Reduce<TwoShotPush, Staged, Sum>> && !needsInWindow<Reduce<TwoShotPush, Staged, Sum>>);
 static_assert(needsOutWindow<Broadcast<ChainSchedule, Direct>> && !needsInWindow<Broadcast<ChainSchedule, Direct>>);
+static_assert(!needsOutWindow<Broadcast<ChainSchedule, StagePieces<>>> &&
+              !needsInWindow<Broadcast<ChainSchedule, StagePieces<>>>);
 static_assert(!needsOutWindow<Reduce<ChainSchedule, StagePieces<>, Sum>> &&
               !needsInWindow<Reduce<ChainSchedule, StagePieces<>, Sum>>);
 static_assert(shapeFor<ChainSchedule, Direct>(std::uint64_t{1} << 30, 288).blocks == 132);

@@ -11,6 +11,8 @@ using namespace mscclpp_test;
 namespace {
 
 using Chained = Broadcast<ChainSchedule, ShortPieces>;
+template <int Ranks = 0>
+using Staged = Broadcast<ChainSchedule, StagePieces<2, 128>, Ranks>;
 template <int Ranks = 0, class Op = Sum>
 using Added = Reduce<ChainSchedule, StagePieces<2, 128>, Op, Ranks>;
 
@@ -24,11 +26,17 @@ static_assert(chainPiece(1, 1, 2, 65536) == 8192);
 static_assert(chainPiece(1, 1, 2, 128) == 128);
 static_assert(chainPiece(std::uint64_t{1} << 40, 132, 4, 65536) == 65536);
 static_assert(chainPiece(std::uint64_t{1} << 40, 132, 4, 128) == 128);
-static_assert(chainPiece(132 * 16 * 2 * 16384, 132, 4, 65536) == 16384);
-static_assert(chainPiece(132 * 16 * 2 * 16384 + 1, 132, 4, 65536) == 16384 + 128);
-static_assert(chainPiece(132 * 16 * 16384, 132, 2, 65536) == 16384);
-static_assert(chainPiece(132 * 16 * 16384, 132, 3, 65536) == 16384);
-static_assert(chainPiece(132 * 16 * 6 * 16384, 132, 8, 65536) == 16384);
+// 600 KiB a signal: 8 pieces, from 7.5 on.
+static_assert(chainPiece(32 * 614400, 100, 4, 65536) == 24576);
+static_assert(chainPiece(32 * 614400 + 1, 100, 4, 65536) == 24576 + 128);
+static_assert(chainPiece(225 * 76800, 100, 4, 65536) == 21632);
+static_assert(chainPiece(225 * 76800 - 1, 100, 4, 65536) == 24704);
+static_assert(chainPiece(64 * 614400, 100, 2, 65536) == 49152);
+static_assert(chainPiece(64 * 614400, 100, 3, 65536) == 49152);
+static_assert(chainPiece(24 * 614400, 100, 8, 65536) == 12288);
+static_assert(impl::squareRoot(0) == 0 && impl::squareRoot(1) == 1 && impl::squareRoot(3) == 1);
+static_assert(impl::squareRoot(8191 * 8191) == 8191 && impl::squareRoot(8191 * 8191 - 1) == 8190);
+static_assert(impl::squareRoot(std::uint64_t{1} << 40) == 8191);
 
 // Packets, the broadcast, packets again: an odd number of rounds in between brings both to the same half of the
 // workspace, and nothing but the broadcast keeps a rank from writing what a slow one still reads.
@@ -158,43 +166,61 @@ TEST_CASE("added up from rank to rank") {
   explored<Added<>, std::uint32_t>({.ranks = 1, .counts = {300}, .blocks = 2, .threads = 32}, 1);
 }
 
+TEST_CASE("from rank to rank through the stage") {
+  explored<Staged<>>(addedRagged);
+  explored<Staged<>, std::uint32_t>(addedRagged);
+  explored<Staged<>, std::uint32_t>(addedFew);
+  explored<Staged<2>, std::uint32_t>(addedWhole);
+  explored<Staged<>, std::uint32_t>(addedShifted);
+  explored<Broadcast<ChainSchedule, StagePieces<2, 512>>, std::uint32_t>(addedNarrow);
+  // Pieces as long as their slots, which end with a thread's first access of two.
+  explored<Broadcast<ChainSchedule, StagePieces<2, 512>>, std::uint32_t>(
+      {.ranks = 3, .counts = {1536}, .blocks = 2, .threads = 32});
+  explored<Staged<>, std::uint32_t>({.ranks = 1, .counts = {300}, .blocks = 2, .threads = 32}, 1);
+}
+
 // Who begins the chain is done first, and stores into the stages of ranks that still read theirs, if nothing holds it.
+template <class Chain>
 struct BetweenStages {
   MSCCLPP_DEVICE void operator()(std::uint32_t const* in, std::uint32_t* out, std::size_t count, int root,
                                  DeviceTeam const& team) const {
     using Swap = AllGather<OneExchange, MemoryTransport<1>>;
     auto const ranks = static_cast<std::size_t>(team.size);
-    auto* const sum = out + 2 * ranks * count;
+    auto* const result = out + 2 * ranks * count;
     Swap{team}(thisGrid(), View{in, count}, View{out, ranks * count});
     thisBlock().sync();
-    Added<>{team}(thisGrid(), View{in, count}, sum, root);
+    if constexpr (Chain::collective == Collective::reduce) {
+      Chain{team}(thisGrid(), View{in, count}, result, root);
+    } else {
+      Chain{team}(thisGrid(), View{in, count}, View{result, count}, root);
+    }
     thisBlock().sync();
     Swap{team}(thisGrid(), View{in, count}, View{out + ranks * count, ranks * count});
   }
 };
 
-TEST_CASE("between collectives through the same stage") {
+TEST_CASE_TEMPLATE("between collectives through the same stage", Chain, Added<>, Staged<>) {
   for (std::size_t const count : {20, 90}) {  // one piece, three pieces
     for (int const root : {0, 2}) {
       everySchedule(3, [&](Rank& rank) {
         auto const ranks = static_cast<std::size_t>(rank.size);
         Team const team(rank.communicator,
-                        merge(Added<>::requirement(3, 1, 64), MemoryTransport<1>::requirement(1, 64, 3)));
+                        merge(Chain::requirement(3, 1, 64), MemoryTransport<1>::requirement(1, 64, 3)));
         Buffers<std::uint32_t> inputs;
         for (int r = 0; r < rank.size; ++r) inputs.push_back(randomInput<std::uint32_t>(4, r, count));
         GpuBuffer<std::uint32_t> const in(rank.device, count);
         GpuBuffer<std::uint32_t> const out(rank.device, (2 * ranks + 1) * count);
         out.fill(0);
         copyToDevice(in, std::span<std::uint32_t const>(inputs[static_cast<std::size_t>(rank.rank)]));
-        launch(rank.stream, {.blocks = 1, .threads = 64}, BetweenStages{}, in.data(), out.data(), count, root,
+        launch(rank.stream, {.blocks = 1, .threads = 64}, BetweenStages<Chain>{}, in.data(), out.data(), count, root,
                team.deviceHandle());
         rank.synchronize();
         auto expected = concatenate(inputs);
         auto const once = expected;
         expected.insert(expected.end(), once.begin(), once.end());
-        auto sum = Meaning<Added<>>::result(inputs, rank.rank, root);
-        sum.resize(count);
-        expected.insert(expected.end(), sum.begin(), sum.end());
+        auto result = Meaning<Chain>::result(inputs, rank.rank, root);
+        result.resize(count);
+        expected.insert(expected.end(), result.begin(), result.end());
         CHECK(countDifferent(copyToHost(out), expected) == 0);
       });
     }

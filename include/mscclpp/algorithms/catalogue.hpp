@@ -12,6 +12,7 @@
 //   pull pull_wide        straight from the peers' inputs, which are symmetric
 //   twoshot_push(_wide), push (of a reduce)   contributions through the stage, results straight into symmetric outputs
 //   chain                 from rank to rank in pieces: broadcast into symmetric outputs, reduce through the stage
+//   chain_staged          broadcast from rank to rank through the stage
 //   nvls_packet           packets that the switch hands to all
 //   nvls nvls_zero_copy   the switch reads and writes symmetric buffers
 //   nvls_warp_pipeline nvls_block_pipeline   the switch reduces in the workspaces, while other threads copy
@@ -62,6 +63,7 @@ using AllCompositions =
                     Composition<"pull_wide", PullSchedule, PeerMemory<2>, AllReductions>,
                     Composition<"push", TwoShotPush, MemoryTransport<8>, For<reduce>>,
                     Composition<"chain", ChainSchedule, PeerMemory<4>, For<broadcast>>,
+                    Composition<"chain_staged", ChainSchedule, StagePieces<>, For<broadcast>>,
                     Composition<"chain", ChainSchedule, StagePieces<>, For<reduce>>,
                     // Through the switch, for devices that have one. All-to-all and the like send nobody the same.
                     Composition<"nvls_packet", OneShot, SwitchPackets<LL8>, ToAll>,

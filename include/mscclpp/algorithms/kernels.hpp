@@ -56,9 +56,9 @@ using CollectiveOf = typename CollectiveTemplate<Of, S, Tr, Op, Ranks, Acc>::typ
 
 // Whether a collective needs its input, its output in symmetric memory.
 template <class C>
-inline constexpr bool needsInWindow = windowsOf<typename C::Schedule>(C::collective).in;
+inline constexpr bool needsInWindow = windowsOf<typename C::Schedule, typename C::Transport>(C::collective).in;
 template <class C>
-inline constexpr bool needsOutWindow = windowsOf<typename C::Schedule>(C::collective).out;
+inline constexpr bool needsOutWindow = windowsOf<typename C::Schedule, typename C::Transport>(C::collective).out;
 
 namespace impl {
 

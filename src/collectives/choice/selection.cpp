@@ -15,9 +15,9 @@ constexpr std::uint64_t kibi = 1024;
 constexpr std::uint64_t mebi = 1024 * kibi;
 
 // Up to so many bytes from one rank to another, these algorithms, the best first. As measured on 4 H200
-// (bench/results), but for scatter by copy engines, which is as all-to-all, and reduce by chain, which loads the links
-// as broadcast by chain does and took as long on 2; what is not built, or refuses the call, is passed over. Elsewhere
-// the cost model decides.
+// (bench/results), but for scatter by copy engines, which is as all-to-all, reduce by chain, which loads the links as
+// broadcast by chain does and took as long on 2, and broadcast by chain_staged, which is predicted in virtual time;
+// what is not built, or refuses the call, is passed over. Elsewhere the cost model decides.
 struct Range {
   std::uint64_t upTo;
   std::vector<std::string_view> names;
@@ -49,15 +49,16 @@ std::vector<Range> ranges(Collective collective, bool wholeLines) {
     case Collective::reduce:
       return {{8 * kibi, {"ll8", "ll128", "ll16"}},
               {256 * kibi, {"ll128", "ll16"}},
-              {4 * mebi, {"pull", "memory"}},
+              {mebi, {"pull", "memory"}},
               {128 * mebi, {"pull", "chain", "memory"}},
               {unlimited, {"chain", "push", "pull", "memory"}}};
     case Collective::broadcast:
       return {{8 * kibi, {"ll8", "ll128", "ll16"}},
               {256 * kibi, {"ll128", "ll16"}},
-              {8 * mebi, {"push", "memory"}},
-              {128 * mebi, {"push_bulk", "push", "memory"}},
-              {unlimited, {"chain", "push", "memory"}}};
+              {mebi, {"push", "memory"}},
+              {8 * mebi, {"push", "chain_staged", "memory"}},
+              {128 * mebi, {"push_bulk", "push", "chain_staged", "memory"}},
+              {unlimited, {"chain", "push", "chain_staged", "memory"}}};
     default:
       return {{2 * kibi, {"ll8", "ll128", "ll16"}},
               {2 * mebi, {"ll128", "ll16"}},

@@ -31,21 +31,23 @@ std::optional<Known> knownOf(CostQuery const& query) {
     using S = typename C::Schedule;
     using Tr = typename C::Transport;
     if (!C::isFor(query.collective) || C::name != query.algorithm) return;
-    if constexpr (requires(Volume const& of) { S::movement(of); } && !throughSwitch<Tr>) {
+    if constexpr (!throughSwitch<Tr>) {
       Volume volume{.collective = query.collective,
                     .ranks = static_cast<double>(query.ranks),
                     .bytes = static_cast<double>(query.bytes)};
       if constexpr (requires { Tr::onWire; }) volume.onWire = Tr::onWire;
-      result = Known{.movement = S::movement(volume),
+      auto const movement = movementOf<S, Tr>(volume);
+      if (!movement) return;
+      constexpr bool packets = requires { typename Tr::Format; };
+      result = Known{.movement = *movement,
                      .perThread = static_cast<double>(Tr::launch.perThread),
-                     .packets = requires {typename Tr::Format;
+                     .packets = packets,
+                     .bulk = impl::isBulkMemory<Tr>,
+                     .piece = longestPiece<Tr>};
     }
-    , .bulk = impl::isBulkMemory<Tr>, .piece = longestPiece<Tr>
   };
-}
-};
-Catalogue::forEach(look);
-return result;
+  Catalogue::forEach(look);
+  return result;
 }
 
 class Prediction {

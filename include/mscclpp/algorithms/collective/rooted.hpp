@@ -19,12 +19,13 @@
 // With SwitchSchedule the root stores once for all, and reductions are the switch's work. The others let no link carry
 // more than the message once. Broadcast: with PushSchedule every rank but the root reads its share of the root's input
 // and stores it to all; with ChainSchedule the message goes from rank to rank in pieces, and `in` needs no symmetric
-// memory. Reduce: every rank but the root reduces a share and stores it to the root; with PullSchedule it reads the
-// others' inputs, with TwoShotPush they store theirs into its workspace, and `in` needs no symmetric memory; with
-// ChainSchedule sums go from rank to rank to the root, in this order and rounded on each link, and neither buffer needs
-// any.
+// memory, nor does `out` where it goes through the stages. Reduce: every rank but the root reduces a share and stores
+// it to the root; with PullSchedule it reads the others' inputs, with TwoShotPush they store theirs into its workspace,
+// and `in` needs no symmetric memory; with ChainSchedule sums go from rank to rank to the root, in this order and
+// rounded on each link, and neither buffer needs any.
 //
 //   Broadcast<ChainSchedule, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
+//   Broadcast<ChainSchedule, StagePieces<>>{team}(thisGrid(), View{x, n}, View{y, n}, root);
 //   Reduce<ChainSchedule, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, out, root);
 //   Reduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
 #pragma once
@@ -52,16 +53,21 @@ class Broadcast : public Composed<Collective::broadcast, Schedule, Tr> {
   MSCCLPP_DEVICE explicit Broadcast(DeviceTeam const& team) : team_(team) {}
 
   template <BlockSet B, Input In, class T>
-  requires SessionTransport<Tr> MSCCLPP_DEVICE void operator()(B const& blocks, In const& in, View<T> out,
-                                                               int root) const {
+  requires(SessionTransport<Tr> || StagePieceTransport<Tr>) MSCCLPP_DEVICE void operator()(B const& blocks,
+                                                                                           In const& in, View<T> out,
+                                                                                           int root) const {
     static_assert(givesElements<T, In>,
                   "Broadcast: input and output have the same element type, or a prologue converts");
     requireTeamSize(team_, Ranks);
     requireRoot(team_, root);
     requireSameCount(team_, viewOf(in).count, out.count);
     requireAligned(team_, viewOf(in).data, out.data);
-    Schedule::template moveParts<Tr, Ranks>(team_, blocks,
-                                            BroadcastPlan<SourceFor<T, In>>{sourceOf<T>(in), out, team_.rank, root});
+    if constexpr (StagePieceTransport<Tr>) {
+      Schedule::template broadcast<Tr>(team_, blocks, sourceOf<T>(in), out, root);
+    } else {
+      Schedule::template moveParts<Tr, Ranks>(team_, blocks,
+                                              BroadcastPlan<SourceFor<T, In>>{sourceOf<T>(in), out, team_.rank, root});
+    }
   }
 
   template <BlockSet B, class In, class T>

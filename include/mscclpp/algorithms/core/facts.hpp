@@ -15,12 +15,14 @@
 //                 fixedRanks   is faster when compiled for one number of ranks
 //                 windows      which buffers lie in symmetric memory, by collective
 //                 movement     what goes where (Volume -> Movement)
+//                              either as windows<Tr>, movement<Tr> where the transport matters
 //                 spreadBelow<Tr>   up to so many threads in all, blocks have half as many
 //                 leastThreads, leastBlocks, reduces<T, Op>
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "mscclpp/algorithms/core/traits.hpp"
 
@@ -112,10 +114,24 @@ constexpr bool isFasterForFixedRanks() {
   if constexpr (requires { S::fixedRanks; }) return S::fixedRanks;
   return true;
 }
-template <class S>
+template <class S, class Tr>
 constexpr Windows windowsOf(Collective collective) {
-  if constexpr (requires { S::windows(collective); }) return S::windows(collective);
+  if constexpr (requires { S::template windows<Tr>(collective); }) {
+    return S::template windows<Tr>(collective);
+  } else if constexpr (requires { S::windows(collective); }) {
+    return S::windows(collective);
+  }
   return {};
+}
+// None of a schedule that does not state it.
+template <class S, class Tr>
+constexpr std::optional<Movement> movementOf(Volume const& of) {
+  if constexpr (requires { S::template movement<Tr>(of); }) {
+    return S::template movement<Tr>(of);
+  } else if constexpr (requires { S::movement(of); }) {
+    return S::movement(of);
+  }
+  return std::nullopt;
 }
 template <class S>
 constexpr unsigned leastThreadsOf() {
