@@ -22,16 +22,22 @@ namespace {
   throw Unwind{};
 }
 
+// Threads of a block add in its shared memory, those of a cluster have words in that of all its blocks; all else there
+// is by plain accesses.
+bool isShared(GpuThread& self, Access const& access) {
+  if (access.kind == AccessKind::update) {
+    return access.scope == Scope::block && self.block->holdsShared(access.memory(), access.bytes);
+  }
+  return access.order == Order::relaxed && self.block->clusterHoldsShared(access.memory(), access.bytes);
+}
+
 void step(GpuThread& self, Access const& access) {
   auto& machine = self.block->kernel().machine();
   if (access.address % access.bytes != 0) {
     refuse(self, access.writes(),
            fmt::format("{} bytes at {:#x}, which is not aligned to {}", access.bytes, access.address, access.bytes));
   }
-  // Threads of a block add in its shared memory; all else there is by plain accesses.
-  bool const own = access.kind == AccessKind::update && access.scope == Scope::block &&
-                   self.block->holdsShared(access.memory(), access.bytes);
-  if (!own && !machine.devices().reaches(self.context.device, access.address, access.bytes)) {
+  if (!machine.devices().reaches(self.context.device, access.address, access.bytes) && !isShared(self, access)) {
     refuse(self, access.writes(), machine.heap().whyNot(self.context.device, access.address, access.bytes));
   }
   machine.scheduler().memoryStep(self, access);

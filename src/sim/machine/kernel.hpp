@@ -68,6 +68,7 @@ class Block {
   void rendezvous(GpuThread& self, WarpRequest& request, unsigned mask);
   void* shared(void const* key, std::size_t bytes, std::size_t alignment);
   bool holdsShared(void const* begin, std::size_t bytes) const;
+  bool clusterHoldsShared(void const* begin, std::size_t bytes) const;
   // Where another block of the cluster has what shared() gave this one at `own`. Fails the kernel if it has none.
   void* sharedOfCluster(void* own, unsigned rank);
   std::size_t sharedOffset(void const* address) const { return static_cast<std::byte const*>(address) - sharedBase_; }

@@ -205,7 +205,8 @@ std::string Heap::whyNot(int device, std::uintptr_t address, std::size_t bytes) 
   if (region == nullptr) {
     return fmt::format(
         "{} bytes at {:#x} are no memory of the simulated machine (freed, out of bounds, a host variable, "
-        "or shared memory of a block, which takes plain accesses and additions in its scope)",
+        "or shared memory of a block, which takes plain accesses, additions in its scope and a cluster's relaxed "
+        "words)",
         bytes, address);
   }
   auto const offset = address - reinterpret_cast<std::uintptr_t>(region->base);

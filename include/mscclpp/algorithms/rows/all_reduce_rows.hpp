@@ -108,7 +108,6 @@ class RowExchange {
       if (last) break;
       session_.endRound();
     }
-    threads_.end();
     // The peers' rows have come when they say that they are done.
     if constexpr (signalsApart) {
       session_.publish(2);

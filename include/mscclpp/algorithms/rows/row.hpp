@@ -11,7 +11,8 @@
 //   row.quantise<Block>(q, s)   v / s into q, and the scale s of each Block columns (0: of the row), which is their
 //                               largest magnitude / the largest that q's type can say
 // f may take the column behind these. Values are of the accumulator's type, float for the small floats. All threads of
-// the row call sum, max and quantise, at the same place; each costs a barrier of them (quantise by blocks two).
+// the row call sum, max and quantise, at the same place; what each costs is in rows/row_group.hpp, and quantise by
+// blocks two barriers of each block of threads.
 //
 // Operands that the caller names ahead are fetched while the contributions are on their way; one that is named first
 // here costs a load from memory behind them. What is read and stored at the same place may be the same memory.
@@ -29,6 +30,7 @@
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/number.hpp"
 #include "mscclpp/device/reduce_op.hpp"
+#include "mscclpp/device/tiles/flagged_words.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/vector.hpp"
 
@@ -42,10 +44,14 @@ namespace impl {
 struct SlotMaxima {
   float of[2];
 };
-// Of the slots of a row that are with a block of threads.
+// Of the slots that a block of threads has, and of the blocks of columns that these belong to: of the slots of a warp's
+// lanes so many at most.
 struct BlockMaxima {
   static constexpr unsigned most = 2048;
+  template <unsigned N, unsigned Columns>
+  static constexpr unsigned perWarp = 32 * N / Columns + 2;
   SlotMaxima slots[most];
+  float blocks[most / 32 * (32 + 2)];
 };
 
 }  // namespace impl
@@ -57,6 +63,7 @@ class Row {
   static constexpr unsigned N = Slots::elements;
   template <class X>
   using Access = impl::RowAccess<X, N, Slots::together>;
+  using SlotMaxima = impl::SlotMaxima;
 
  public:
   using Values = Vector<Acc, N>;
@@ -152,7 +159,7 @@ class Row {
       }
       if (threads_.rank() == 0) storeScale(scales, 0, most / largest);
     } else {
-      quantiseBlocks<Block>(out, scales, blocks);
+      quantiseBlocks<Block>(out, scales);
     }
   }
 
@@ -222,7 +229,8 @@ class Row {
   }
 
   template <class F, class Op>
-  MSCCLPP_DEVICE Acc over(Acc total, F const& f, Op const& op) {
+  MSCCLPP_DEVICE Acc over(Acc const neutral, F const& f, Op const& op) {
+    auto total = neutral;
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
       auto const here = count_[i];
@@ -236,7 +244,7 @@ class Row {
         }
       }
     }
-    return threads_.reduce(total, op);
+    return threads_.reduce(total, neutral, op);
   }
 
   // The own memory last: the others' is further away.
@@ -268,15 +276,61 @@ class Row {
     forEachTarget(scales, [&](MatrixView<float> const& there) { *there.at(index_, block) = scale; });
   }
 
+  // The i-th slots of this block's threads of the row, and the blocks of columns that they lie in.
+  struct Stretch {
+    std::uint32_t first, last;            // slots; none where the first is behind the last
+    std::uint32_t firstBlock, lastBlock;  // of columns
+  };
+  template <unsigned Block>
+  MSCCLPP_DEVICE Stretch stretch(unsigned i) const {
+    auto const first = i * threads_.size() + threads_.blockRank();
+    auto const last = minimum(first + threadsHere() - 1, Slots::slotOf(columns_ - 1));
+    return {first, last, Slots::column(first) / Block, (minimum(Slots::column(last + 1), columns_) - 1) / Block};
+  }
+  MSCCLPP_DEVICE unsigned threadsHere() const { return minimum(threads_.size(), arch::blockThreads()); }
+  // Of the first of the row's threads in this block.
+  MSCCLPP_DEVICE unsigned firstThread() const { return arch::threadIndex() - (threads_.rank() - threads_.blockRank()); }
+
+  // A block of columns belongs to the warps that have slots of it, first in one block of threads; what lies across two
+  // stretches of slots they tell each other.
   template <unsigned Block, class Q, class S>
-  MSCCLPP_DEVICE void quantiseBlocks(Q const& out, S const& scales, std::uint32_t blocks) {
+  MSCCLPP_DEVICE void quantiseBlocks(Q const& out, S const& scales) {
+    static_assert(U <= 4, "quantise: a thread has up to 4 payloads of a row");
     constexpr float largest = largestOf<typename Q::Element>;
-    using impl::BlockMaxima;
-    using impl::SlotMaxima;
-    auto& shared = arch::blockShared<BlockMaxima, BlockMaxima>();
-    auto const inBlock = minimum<std::size_t>(columns_, Slots::column(arch::blockThreads() * U));
-    require(Slots::slotOf(static_cast<std::uint32_t>(inBlock) - 1) < BlockMaxima::most, team_.watch, -1,
-            std::uint64_t(layout::Misuse::rowColumns), Slots::column(BlockMaxima::most), columns_);
+    using Maxima = impl::BlockMaxima;
+    constexpr unsigned perWarp = Maxima::perWarp<N, Block>;
+    auto& shared = arch::blockShared<Maxima, Maxima>();
+    require(arch::blockThreads() * U <= Maxima::most, team_.watch, -1, std::uint64_t(layout::Misuse::rowColumns),
+            Slots::column(Maxima::most), columns_);
+    // Else more than two stretches would have a part of one.
+    constexpr unsigned widest = Block / N + 2;
+    require(threads_.size() >= widest, team_.watch, -1, std::uint64_t(layout::Misuse::rowThreads), widest,
+            threads_.size());
+    auto const flag = threads_.nextMail();
+    auto const firstWarp = firstThread() / arch::warpSize;
+    auto const warps = threadsHere() / arch::warpSize;
+    auto const warp = arch::threadIndex() / arch::warpSize - firstWarp;
+    auto const lane = arch::threadIndex() % arch::warpSize;
+    auto const slotsOf = [&](unsigned i) { return &shared.slots[i * arch::blockThreads() + firstThread()]; };
+    auto const blocksOf = [&](unsigned i) { return &shared.blocks[(firstWarp * U + i * warps) * perWarp]; };
+    auto const firstSlot = [&](std::uint32_t block) { return Slots::slotOf(block * Block); };
+    auto const lastSlot = [&](std::uint32_t block) {
+      return Slots::slotOf(minimum<std::uint32_t>((block + 1) * Block, columns_) - 1);
+    };
+    auto const forOwnBlocks = [&](auto const& work) {
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < U; ++i) {
+        auto const here = stretch<Block>(i);
+        if (here.first > here.last) continue;
+        for (auto block = here.firstBlock + warp; block <= here.lastBlock; block += warps) work(i, here, block);
+      }
+    };
+    // Where a stretch is told of what the one of that slot has; `side`: 0, from before, 1, from behind.
+    auto const mail = [&](std::uint32_t slot, unsigned side) -> FlaggedWords<1>& {
+      auto const rank = slot % threads_.size();
+      return threads_.mailOf(rank)->from[flag % 2][firstWarp * U + slot / threads_.size()][side];
+    };
+
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
       SlotMaxima maxima{};
@@ -289,41 +343,42 @@ class Row {
         maxima.of[0] = next ? maxima.of[0] : Max{}(maxima.of[0], magnitude);
         maxima.of[1] = next ? Max{}(maxima.of[1], magnitude) : maxima.of[1];
       }
-      if (count_[i] != 0) shared.slots[i * arch::blockThreads() + arch::threadIndex()] = maxima;
+      if (count_[i] != 0) slotsOf(i)[threads_.rank() - threads_.blockRank()] = maxima;
     }
-    threads_.sync();
-    auto const mostOf = [&](std::uint32_t block) {
-      auto const end = minimum<std::uint32_t>((block + 1) * Block, columns_);
+    threads_.syncBlock();
+    forOwnBlocks([&](unsigned i, Stretch const& here, std::uint32_t block) {
+      auto const last = minimum(lastSlot(block), here.last);
       float most = 0;
-      for (auto s = Slots::slotOf(block * Block); s <= Slots::slotOf(end - 1); ++s) {
-        most = Max{}(most, maximaOf(shared, s).of[Slots::column(s) / Block == block ? 0 : 1]);
+      for (auto slot = maximum(firstSlot(block), here.first) + lane; slot <= last; slot += arch::warpSize) {
+        most = Max{}(most, slotsOf(i)[slot - here.first].of[Slots::column(slot) / Block == block ? 0 : 1]);
       }
-      return most;
-    };
-    float factors[U][2] = {};
+      most = reduce(thisWarp(), most, Max{});
+      if (lane != 0) return;
+      blocksOf(i)[block - here.firstBlock] = most;
+      if (firstSlot(block) < here.first) putFlagged(mail(here.first - 1, 1), most, flag);
+      if (lastSlot(block) > here.last) putFlagged(mail(here.last + 1, 0), most, flag);
+    });
+    if (lane == 0) {
+      forOwnBlocks([&](unsigned i, Stretch const& here, std::uint32_t block) {
+        auto& most = blocksOf(i)[block - here.firstBlock];
+        bool const begins = firstSlot(block) >= here.first;
+        auto const told = [&](unsigned side) { return awaitFlagged<float>(mail(here.first, side), flag, team_.watch); };
+        if (!begins) most = Max{}(most, told(0));
+        if (lastSlot(block) > here.last) most = Max{}(most, told(1));
+        if (begins) storeScale(scales, block, most / largest);
+      });
+    }
+    threads_.syncBlock();
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
       if (count_[i] == 0) continue;
-      auto const first = column_[i] / Block;
-      factors[i][0] = factorOf(mostOf(first), largest);
+      auto const firstBlock = stretch<Block>(i).firstBlock;
+      auto const block = column_[i] / Block;
       auto const last = (column_[i] + count_[i] - 1) / Block;
-      factors[i][1] = last == first ? 0 : factorOf(mostOf(last), largest);
+      auto const factor = factorOf(blocksOf(i)[block - firstBlock], largest);
+      auto const next = last == block ? 0 : factorOf(blocksOf(i)[last - firstBlock], largest);
+      storeSlot(out, i, [&](std::uint32_t at) { return at / Block == block ? factor : next; });
     }
-    for (auto block = threads_.rank(); block < blocks; block += threads_.size()) {
-      storeScale(scales, block, mostOf(block) / largest);
-    }
-    MSCCLPP_UNROLL
-    for (unsigned i = 0; i < U; ++i) {
-      if (count_[i] == 0) continue;
-      storeSlot(out, i, [&](std::uint32_t at) { return factors[i][at / Block == column_[i] / Block ? 0 : 1]; });
-    }
-    threads_.sync();  // all have read the maxima
-  }
-  MSCCLPP_DEVICE impl::SlotMaxima const& maximaOf(impl::BlockMaxima& shared, std::uint32_t slot) const {
-    auto const rank = slot % threads_.size();
-    auto const first = arch::threadIndex() - (threads_.rank() - threads_.blockRank());  // of the row in its block
-    auto const thread = first + rank % arch::blockThreads();
-    return threads_.sharedOf(shared, rank)->slots[slot / threads_.size() * arch::blockThreads() + thread];
   }
 
   DeviceTeam const& team_;

@@ -8,7 +8,8 @@
 //   ClusterPerRow     the blocks of a cluster (LaunchShape::clusterBlocks, compute capability 9.0): few long rows
 //
 // Each has a `Threads`, made by every thread of the blocks, of which all take part in each reduce() of their row: at
-// the same place, as often. A reduction costs a barrier of the row's threads and two words of shared memory a warp.
+// the same place, as often. In a block a reduction costs a barrier of the row's threads; the blocks of a cluster put
+// their partial results into each other's shared memory and await them, without one (device/tiles/flagged_words.hpp).
 #pragma once
 
 #include <concepts>
@@ -19,6 +20,7 @@
 #include "mscclpp/device/group_ops.hpp"
 #include "mscclpp/device/poll.hpp"
 #include "mscclpp/device/reduce_op.hpp"
+#include "mscclpp/device/tiles/flagged_words.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 
 namespace mscclpp {
@@ -30,24 +32,49 @@ template <class T>
 struct RowPartials {
   T perWarp[2][32];
 };
-template <class T>
-struct BlockPartial {
-  T value[2];
+
+// The partial results of all warps of a cluster, in each of its blocks.
+struct ClusterPartials {
+  FlaggedWords<2> perWarp[2][maxClusterBlocks * 32];
 };
+
+// What blocks, or the threads of one with several payloads each, tell each other of values that lie across both: from
+// before, and from behind.
+struct RowMail {
+  static constexpr unsigned most = 32 * 4;  // of the threads of a block, with up to 4 payloads each
+  FlaggedWords<1> from[2][most][2];
+};
+
+// Each thread has a part of what clears it; a barrier has to follow.
+template <class T>
+MSCCLPP_DEVICE void clearWords(T& shared) {
+  static_assert(sizeof(T) % sizeof(std::uint64_t) == 0);
+  auto* const words = reinterpret_cast<std::uint64_t*>(&shared);
+  for (unsigned i = arch::threadIndex(); i < sizeof(T) / sizeof(std::uint64_t); i += arch::blockThreads()) {
+    arch::storeSharedWord(&words[i], 0);
+  }
+}
+
+// Over the results of so many warps, of which get(i) is that of the i-th: each lane has some of them. The same bits in
+// all lanes.
+template <class T, class Op, class Get>
+MSCCLPP_DEVICE T reducePartials(unsigned warps, T const& neutral, Op const& op, Get const& get) {
+  T result = neutral;
+  for (unsigned i = arch::threadIndex() % arch::warpSize; i < warps; i += arch::warpSize) result = op(result, get(i));
+  return mscclpp::reduce(thisWarp(), result, op);
+}
 
 // Of some warps of a block, each of which has a value of its own. Two sets in turn: who writes one again has passed the
 // barrier of the other, which all reach with the reads of the one behind them.
 template <class T, SyncGroup G, class Op>
-MSCCLPP_DEVICE T reduceOverWarps(G const& group, T value, Op const& op, unsigned firstWarp, unsigned turn) {
+MSCCLPP_DEVICE T reduceOverWarps(G const& group, T value, T const& neutral, Op const& op, unsigned firstWarp,
+                                 unsigned turn) {
   auto& shared = arch::blockShared<RowPartials<T>, RowPartials<T>>();
   auto const thread = arch::threadIndex();
   if (thread % arch::warpSize == 0) shared.perWarp[turn][thread / arch::warpSize] = value;
   syncWhole(group);
-  T result = shared.perWarp[turn][firstWarp];
-  for (unsigned warp = 1; warp < group.size() / arch::warpSize; ++warp) {
-    result = op(result, shared.perWarp[turn][firstWarp + warp]);
-  }
-  return result;
+  return reducePartials(group.size() / arch::warpSize, neutral, op,
+                        [&](unsigned i) { return shared.perWarp[turn][firstWarp + i]; });
 }
 
 MSCCLPP_DEVICE void requireWholeRows(layout::Watch* watch, unsigned threads, unsigned multiple) {
@@ -58,7 +85,9 @@ MSCCLPP_DEVICE void requireWholeRows(layout::Watch* watch, unsigned threads, uns
 }  // namespace impl
 
 // rank(), size(): of the row's threads. row(), rows(): which of the rows of one pass over the grid it is, and how many
-// there are. blockRank(), blockRow(): the same of the first thread of this block.
+// there are. blockRank(), blockRow(): the same of the first thread of this block. reduce() takes what `op` changes
+// nothing with. syncBlock() meets those of the row's threads that are in this block. mailOf(rank) is in the block of
+// that thread of the row; nextMail() is the flag of what all of the row put there next.
 template <class T>
 concept RowThreads = requires(T threads) {
   { threads.rank() } -> std::same_as<unsigned>;
@@ -67,10 +96,10 @@ concept RowThreads = requires(T threads) {
   { threads.rows() } -> std::same_as<unsigned>;
   { threads.blockRank() } -> std::same_as<unsigned>;
   { threads.blockRow() } -> std::same_as<unsigned>;
-  { threads.reduce(1.0f, Sum{}) } -> std::same_as<float>;
-  threads.sync();
-  { threads.sharedOf(threads, 0u) } -> std::same_as<T*>;
-  threads.end();
+  { threads.reduce(1.0f, 0.0f, Sum{}) } -> std::same_as<float>;
+  threads.syncBlock();
+  { threads.mailOf(0u) } -> std::same_as<impl::RowMail*>;
+  { threads.nextMail() } -> std::same_as<std::uint32_t>;
 };
 
 template <unsigned Warps>
@@ -93,6 +122,8 @@ struct WarpsPerRow {
         require(arch::blockThreads() <= most, watch, -1, std::uint64_t(layout::Misuse::rowThreads), most,
                 arch::blockThreads());
       }
+      impl::clearWords(mail_);
+      arch::syncBlock();
     }
     MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex() % (rowThreads); }
     MSCCLPP_DEVICE unsigned size() const { return rowThreads; }
@@ -102,19 +133,15 @@ struct WarpsPerRow {
     MSCCLPP_DEVICE unsigned blockRow() const { return block_ * rowsOfBlock(arch::blockThreads()); }
 
     template <class T, class Op>
-    MSCCLPP_DEVICE T reduce(T value, Op const& op) {
+    MSCCLPP_DEVICE T reduce(T value, T const& neutral, Op const& op) {
       value = mscclpp::reduce(thisWarp(), value, op);
       if constexpr (Warps == 1) return value;
       turn_ ^= 1;
-      return impl::reduceOverWarps(group(), value, op, inBlock() * Warps, turn_);
+      return impl::reduceOverWarps(group(), value, neutral, op, inBlock() * Warps, turn_);
     }
-    MSCCLPP_DEVICE void sync() const { syncWhole(group()); }
-    // `shared`, of the block in which thread `rank` of the row is.
-    template <class T>
-    MSCCLPP_DEVICE T* sharedOf(T& shared, unsigned) const {
-      return &shared;
-    }
-    MSCCLPP_DEVICE void end() const {}
+    MSCCLPP_DEVICE void syncBlock() const { syncWhole(group()); }
+    MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned) const { return &mail_; }
+    MSCCLPP_DEVICE std::uint32_t nextMail() { return ++mails_; }
 
    private:
     MSCCLPP_DEVICE unsigned inBlock() const { return arch::threadIndex() / (rowThreads); }
@@ -126,9 +153,11 @@ struct WarpsPerRow {
       }
     }
 
+    impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
     unsigned block_;
     unsigned blocks_;
     unsigned turn_ = 0;
+    std::uint32_t mails_ = 0;
   };
 };
 
@@ -143,6 +172,8 @@ struct BlockPerRow {
    public:
     MSCCLPP_DEVICE Threads(B const& blocks, layout::Watch* watch) : blocks_(blocks) {
       impl::requireWholeRows(watch, arch::blockThreads(), arch::warpSize);
+      impl::clearWords(mail_);
+      arch::syncBlock();
     }
     MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex(); }
     MSCCLPP_DEVICE unsigned size() const { return arch::blockThreads(); }
@@ -152,20 +183,19 @@ struct BlockPerRow {
     MSCCLPP_DEVICE unsigned blockRow() const { return row(); }
 
     template <class T, class Op>
-    MSCCLPP_DEVICE T reduce(T value, Op const& op) {
+    MSCCLPP_DEVICE T reduce(T value, T const& neutral, Op const& op) {
       turn_ ^= 1;
-      return impl::reduceOverWarps(thisBlock(), mscclpp::reduce(thisWarp(), value, op), op, 0, turn_);
+      return impl::reduceOverWarps(thisBlock(), mscclpp::reduce(thisWarp(), value, op), neutral, op, 0, turn_);
     }
-    MSCCLPP_DEVICE void sync() const { syncWhole(thisBlock()); }
-    template <class T>
-    MSCCLPP_DEVICE T* sharedOf(T& shared, unsigned) const {
-      return &shared;
-    }
-    MSCCLPP_DEVICE void end() const {}
+    MSCCLPP_DEVICE void syncBlock() const { syncWhole(thisBlock()); }
+    MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned) const { return &mail_; }
+    MSCCLPP_DEVICE std::uint32_t nextMail() { return ++mails_; }
 
    private:
+    impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
     B blocks_;
     unsigned turn_ = 0;
+    std::uint32_t mails_ = 0;
   };
 };
 
@@ -181,10 +211,13 @@ struct ClusterPerRow {
   template <BlockSet B>
   class Threads {
    public:
-    MSCCLPP_DEVICE Threads(B const& blocks, layout::Watch* watch) : blocks_(blocks) {
+    MSCCLPP_DEVICE Threads(B const& blocks, layout::Watch* watch) : watch_(watch), blocks_(blocks) {
       impl::requireWholeRows(watch, arch::blockThreads(), arch::warpSize);
       require(blocks.blockCount() % arch::clusterBlocks() == 0, watch, -1, std::uint64_t(layout::Misuse::fewBlocks),
               arch::clusterBlocks(), blocks.blockCount());
+      impl::clearWords(mail_);
+      impl::clearWords(partials_);
+      arch::syncCluster();
     }
     MSCCLPP_DEVICE unsigned rank() const { return blockRank() + arch::threadIndex(); }
     MSCCLPP_DEVICE unsigned size() const { return arch::clusterBlocks() * arch::blockThreads(); }
@@ -193,30 +226,32 @@ struct ClusterPerRow {
     MSCCLPP_DEVICE unsigned blockRank() const { return arch::clusterRank() * arch::blockThreads(); }
     MSCCLPP_DEVICE unsigned blockRow() const { return row(); }
 
+    // A block may end behind its last one: what the others put into its memory has come by then.
     template <class T, class Op>
-    MSCCLPP_DEVICE T reduce(T value, Op const& op) {
-      turn_ ^= 1;
-      value = impl::reduceOverWarps(thisBlock(), mscclpp::reduce(thisWarp(), value, op), op, 0, turn_);
-      auto& shared = arch::blockShared<impl::BlockPartial<T>, impl::BlockPartial<T>>();
-      if (arch::threadIndex() == 0) shared.value[turn_] = value;
-      arch::syncCluster();
-      T result = arch::ofClusterBlock(shared, 0)->value[turn_];
-      for (unsigned block = 1; block < arch::clusterBlocks(); ++block) {
-        result = op(result, arch::ofClusterBlock(shared, block)->value[turn_]);
+    MSCCLPP_DEVICE T reduce(T value, T const& neutral, Op const& op) {
+      value = mscclpp::reduce(thisWarp(), value, op);
+      auto const flag = ++reductions_;
+      auto const lane = arch::threadIndex() % arch::warpSize;
+      if (lane < arch::clusterBlocks()) {
+        putFlagged(arch::ofClusterBlock(partials_, lane)->perWarp[flag % 2][rank() / arch::warpSize], value, flag);
       }
-      return result;
+      return impl::reducePartials(size() / arch::warpSize, neutral, op, [&](unsigned i) {
+        return awaitFlagged<T>(partials_.perWarp[flag % 2][i], flag, watch_);
+      });
     }
-    MSCCLPP_DEVICE void sync() const { arch::syncCluster(); }
-    template <class T>
-    MSCCLPP_DEVICE T* sharedOf(T& shared, unsigned rank) const {
-      return arch::ofClusterBlock(shared, rank / arch::blockThreads());
+    MSCCLPP_DEVICE void syncBlock() const { syncWhole(thisBlock()); }
+    MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned rank) const {
+      return arch::ofClusterBlock(mail_, rank / arch::blockThreads());
     }
-    // No block ends while another may read its shared memory.
-    MSCCLPP_DEVICE void end() const { arch::syncCluster(); }
+    MSCCLPP_DEVICE std::uint32_t nextMail() { return ++mails_; }
 
    private:
+    impl::ClusterPartials& partials_ = arch::blockShared<impl::ClusterPartials, impl::ClusterPartials>();
+    impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
+    layout::Watch* watch_;
     B blocks_;
-    unsigned turn_ = 0;
+    std::uint32_t reductions_ = 0;
+    std::uint32_t mails_ = 0;
   };
 };
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Words of block-shared memory that other blocks of a cluster write, on an NVIDIA GPU. Twin of
+// arch/sim/shared_words.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/base/config.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+namespace arch {
+
+// Relaxed, whole, between the blocks of a cluster; in blockShared() of this block, or as ofClusterBlock() says.
+MSCCLPP_DEVICE void storeSharedWord(std::uint64_t* address, std::uint64_t value) {
+  asm volatile("st.relaxed.gpu.b64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+}
+MSCCLPP_DEVICE std::uint64_t loadSharedWord(std::uint64_t const* address) {
+  std::uint64_t value;
+  asm volatile("ld.relaxed.gpu.b64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+  return value;
+}
+
+}  // namespace arch
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp
