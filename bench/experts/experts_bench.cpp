@@ -36,6 +36,7 @@ class RankBench {
   template <class W>
   void measure(char const* wire, Crowd crowd) {
     std::vector<Row> best(3);
+    std::size_t wrong = 0;  // of any number of blocks
     for (auto const blocks : bench::blocksToTry(communicator_, options_.blocks)) {
       Layer<W> const layer(communicator_, stream_, options_, crowd, blocks);
       communicator_.bootstrap()->barrier();
@@ -53,11 +54,8 @@ class RankBench {
         row.phase = name;
         row.bytes = row.rows * rowBytes;
         time(row, operate);
-        row.wrong = bench::total(communicator_, layer.wrong());
         auto& before = best[number];
-        auto const wrong = before.wrong + row.wrong;
         if (before.blocks == 0 || row.microseconds < before.microseconds) before = row;
-        before.wrong = wrong;
       };
       phase(0, "dispatch", layer.rowBytes(), [&] { layer.dispatch(); });
       phase(1, "combine", Layer<W>::partBytes(options_), [&] { layer.combine(); });
@@ -65,7 +63,9 @@ class RankBench {
         layer.dispatch();
         layer.combine();
       });
+      wrong += bench::total(communicator_, layer.wrong());
     }
+    for (auto& row : best) row.wrong = wrong;
     for (std::size_t i = 0; i < 2; ++i) best.push_back(copyOf(best[i]));
     if (communicator_.rank() == 0) result_.rows.insert(result_.rows.end(), best.begin(), best.end());
   }

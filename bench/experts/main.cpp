@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
       std::printf("\n");
       wrong += experts_bench::print(result.rows);
       std::printf("\n");
+      std::fflush(stdout);  // whoever ends a run that takes too long has what there is
     }
     return wrong == 0 ? 0 : 1;
   } catch (std::exception const& error) {
