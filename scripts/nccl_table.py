@@ -14,7 +14,8 @@ import re
 import sys
 
 SMALL = 1 << 20  # bytes up to which the mean is shown, too
-ROW = re.compile(r"^ +(\d+) +\d+ +\S+ +\S+ +-?\d+ +([\d.]+) +[\d.]+ +[\d.]+ +(\S+) +([\d.]+) +[\d.]+ +[\d.]+ +(\S+)")
+# Bytes, elements, type, operation if there is one, root; then time, two bandwidths and wrong elements, twice.
+ROW = re.compile(r"^ +(\d+) +\d+ +\S+ +(?:[a-z]+ +)?-?\d+ +([\d.]+) +[\d.]+ +[\d.]+ +(\S+) +([\d.]+) +[\d.]+ +[\d.]+ +(\S+)")
 
 
 def rows_of(log):
