@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -42,7 +43,7 @@ MSCCLPP_DEVICE void normalise(R& row, float squares, std::size_t columns, float 
   row.map([=](float v, float w) { return v * norm * w; }, weight);
 }
 
-template <class Transport, class T, bool Adds, unsigned MaxThreads>
+template <class Transport, class Group, class T, bool Adds, unsigned MaxThreads>
 struct ReduceAndNorm {
   static constexpr unsigned maxThreads = MaxThreads;
 
@@ -55,7 +56,7 @@ struct ReduceAndNorm {
       normalise(row, squaresOf(row), columns, epsilon, w);
       row.store(MatrixView{y, rows, columns});
     };
-    AllReduceRows<RowOneShot, Transport, Sum> const allReduce{team};
+    AllReduceRows<RowOneShot, Transport, Sum, 0, Group> const allReduce{team};
     MatrixView const in{x, rows, columns};
     if constexpr (Adds) {
       allReduce(thisGrid(), in, addAndNorm, View{weight, columns}, MatrixView{residual, rows, columns});
@@ -68,7 +69,7 @@ struct ReduceAndNorm {
 
 // The same with rows that are sums already, which may lie where `y` does. A row of more elements than the registers of
 // a block hold is read twice, in parts.
-template <class Transport, class T, bool Adds, unsigned MaxThreads>
+template <class Transport, class Group, class T, bool Adds, unsigned MaxThreads>
 struct NormAlone {
   static constexpr unsigned maxThreads = MaxThreads;
 
@@ -76,7 +77,7 @@ struct NormAlone {
                                  std::size_t columns, float epsilon, DeviceTeam const& team) const {
     allowNextKernel();
     waitForPreviousKernel();
-    BlockPerRow::Threads<GridGroup> threads(thisGrid(), team.watch);
+    typename Group::template Threads<GridGroup> threads(thisGrid(), team.watch);
     using Part = Row<Transport, T, float, Transport::unroll, decltype(threads)>;
     std::size_t const most = Transport::dataOffset(threads.size() * Transport::unroll) / sizeof(T);
     auto const columnsFrom = [&](std::size_t first) { return minimum(most, columns - first); };
@@ -124,23 +125,28 @@ struct NormAlone {
 struct Way {
   char const* kernel;
   char const* transport;
+  char const* group;
   unsigned mostThreads;  // of a block: for more the compiler would spill registers
   LaunchShape (*shape)(std::size_t rows, std::size_t rowBytes, unsigned maxBlocks);
   layout::WorkspaceRequirement (*requirement)(std::uint32_t ranks, std::uint32_t blocks, std::uint32_t threads);
 
-  // Whether a block holds such a row.
-  bool fits(std::size_t rowBytes) const { return shape(1, rowBytes, 1).threads <= mostThreads; }
+  LaunchShape shapeOfRow(std::size_t rowBytes) const { return shape(1, rowBytes, maxClusterBlocks); }
+  // Whether the threads of a row hold it.
+  bool fits(std::size_t rowBytes) const { return shapeOfRow(rowBytes).threads <= mostThreads; }
 };
-template <class Transport>
-constexpr Way wayOf(char const* kernel, unsigned mostThreads, char const* transport) {
-  using Rows = AllReduceRows<RowOneShot, Transport, Sum>;
-  return {kernel, transport, mostThreads, &Rows::template shape<std::uint8_t>, &Rows::requirement};
+template <class Transport, class Group>
+constexpr Way wayOf(char const* kernel, unsigned mostThreads, char const* transport, char const* group) {
+  using Rows = AllReduceRows<RowOneShot, Transport, Sum, 0, Group>;
+  return {kernel, transport, group, mostThreads, &Rows::template shape<std::uint8_t>, &Rows::requirement};
 }
-template <class Transport>
-constexpr Way together(char const* transport) {
-  return wayOf<Transport>("ReduceAndNorm", 640, transport);
+template <class Transport, class Group = BlockPerRow>
+constexpr Way together(char const* transport, char const* group = "BlockPerRow") {
+  return wayOf<Transport, Group>("ReduceAndNorm", 640, transport, group);
 }
-// Of long rows a thread holds more.
+// A row by a cluster, whose blocks send and fetch side by side.
+constexpr std::array byClusters{
+    together<PacketTransport<LL128, 1>, ClusterPerRow>("PacketTransport<LL128, 1>", "ClusterPerRow")};
+// By a block. Of long rows a thread holds more.
 constexpr std::array withLines{together<PacketTransport<LL128, 1>>("PacketTransport<LL128, 1>"),
                                together<PacketTransport<LL128, 2>>("PacketTransport<LL128, 2>"),
                                together<PacketTransport<LL128, 4>>("PacketTransport<LL128, 4>")};
@@ -148,17 +154,30 @@ constexpr std::array withLines{together<PacketTransport<LL128, 1>>("PacketTransp
 constexpr std::array withoutLines{together<MemoryTransport<1>>("MemoryTransport<1>"),
                                   together<MemoryTransport<2>>("MemoryTransport<2>"),
                                   together<MemoryTransport<4>>("MemoryTransport<4>")};
-constexpr Way alone = wayOf<MemoryTransport<2>>("NormAlone", 1024, "MemoryTransport<2>");
+constexpr Way alone = wayOf<MemoryTransport<2>, BlockPerRow>("NormAlone", 1024, "MemoryTransport<2>", "BlockPerRow");
+
+bool hasClusters(Device const& device) {
+  if (device.kind == DeviceKind::sim) return true;
+  static bool const all = device.properties().computeMajor >= 9;
+  return all;
+}
+Way const* wayFor(bool clusters, bool wholeLines, std::size_t rowBytes) {
+  std::span<Way const> ways = withoutLines;
+  if (wholeLines) ways = clusters ? std::span<Way const>(byClusters) : std::span<Way const>(withLines);
+  auto const found = std::ranges::find_if(ways, [=](Way const& way) { return way.fits(rowBytes); });
+  return found == ways.end() ? nullptr : &*found;
+}
 
 // Of rows in one exchange: until what each rank sends takes longer than a kernel more, and in one round.
-std::size_t mostRows(std::size_t rowBytes, int ranks) {
+std::size_t mostRows(unsigned blocksOfRow, std::size_t rowBytes, int ranks) {
   constexpr std::size_t mostSent = 2 << 20;
   return std::clamp<std::size_t>(mostSent / static_cast<std::size_t>(ranks - 1) / rowBytes, 1,
-                                 PacketTransport<LL128>::launch.largestBlocks);
+                                 PacketTransport<LL128>::launch.largestBlocks / blocksOfRow);
 }
 
 struct Details {
   NormCall const& norm;
+  bool clusters;
   bool exchanges;
   std::size_t rowBytes() const { return norm.columns * bytesOf(norm.type); }
 };
@@ -171,9 +190,9 @@ Launch launchFor(World const& world, Details const& details) {
   auto const rowBytes = details.rowBytes();
   Launch launch{&alone, alone.shape(1, rowBytes, 1)};
   if (details.exchanges) {
-    auto const& ways = world.wholeLines ? withLines : withoutLines;
-    launch.way = &*std::find_if(ways.begin(), ways.end(), [=](Way const& way) { return way.fits(rowBytes); });
-    launch.shape = launch.way->shape(mostRows(rowBytes, world.ranks), rowBytes, world.maxBlocks);
+    launch.way = wayFor(details.clusters, world.wholeLines, rowBytes);
+    auto const ofRow = launch.way->shapeOfRow(rowBytes).clusterBlocks;
+    launch.shape = launch.way->shape(mostRows(ofRow, rowBytes, world.ranks), rowBytes, world.maxBlocks);
   } else {
     // As many threads as the library's own grids have.
     launch.shape.blocks = std::max(1u, world.maxBlocks * 512 / launch.shape.threads);
@@ -200,8 +219,8 @@ std::shared_ptr<void> makeContext(Communicator const& communicator, CollectiveCa
   auto const [way, shape] = launchFor(World::of(communicator), details);
   // Fewer threads have more registers each, which the epilogue of an exchange can use.
   auto const maxThreads = details.exchanges ? roundUp(shape.threads, 128u) : way->mostThreads;
-  auto const name = fmt::format("{}<{}, {}, {}, {}>", way->kernel, way->transport, elementName(norm.type),
-                                norm.residual != nullptr, maxThreads);
+  auto const name = fmt::format("{}<{}, {}, {}, {}, {}>", way->kernel, way->transport, way->group,
+                                elementName(norm.type), norm.residual != nullptr, maxThreads);
   auto const context = std::make_shared<Context>(Context{{communicator.device(), source, name}, shape, {}, {}});
   if (details.exchanges) {
     auto const ranks = static_cast<std::uint32_t>(communicator.size());
@@ -228,7 +247,7 @@ NativeAlgorithm const& algorithm() {
     auto const& context = *static_cast<Context const*>(held.get());
     auto const& norm = Called::of(call).norm;
     auto shape = context.shape;
-    shape.blocks = static_cast<unsigned>(std::min<std::size_t>(norm.rows, shape.blocks));
+    shape.blocks = static_cast<unsigned>(std::min<std::size_t>(norm.rows * shape.clusterBlocks, shape.blocks));
     context.kernel.launch(stream, shape, norm.in, norm.residual, norm.weight, norm.y, norm.kept, norm.rows,
                           norm.columns, norm.epsilon, context.handle);
   };
@@ -240,10 +259,13 @@ NativeAlgorithm const& algorithm() {
 
 void startNorm(Engine& engine, NormCall const& call, void* stream) {
   auto norm = call;
-  Details details{norm, false};
+  Details details{norm, hasClusters(engine.device()), false};
   auto const rowBytes = details.rowBytes();
   if (engine.size() > 1) {
-    details.exchanges = withLines.back().fits(rowBytes) && norm.rows <= mostRows(rowBytes, engine.size());
+    // Who has torn lines finds that out with its first context: what all ways can do is done by any.
+    auto const* const way = wayFor(details.clusters, true, rowBytes);
+    details.exchanges = way != nullptr && withoutLines.back().fits(rowBytes) &&
+                        norm.rows <= mostRows(way->shapeOfRow(rowBytes).clusterBlocks, rowBytes, engine.size());
     if (!details.exchanges) {
       Call sum{.collective = Collective::allReduce,
                .in = norm.in,
