@@ -34,7 +34,7 @@
 
 namespace mscclpp {
 
-namespace impl {
+namespace detail {
 
 // Rounded down; numbers from 2^26 on have that of the one below.
 MSCCLPP_HOST_DEVICE constexpr std::uint32_t squareRoot(std::uint64_t number) {
@@ -47,7 +47,7 @@ MSCCLPP_HOST_DEVICE constexpr std::uint32_t squareRoot(std::uint64_t number) {
   return root;
 }
 
-}  // namespace impl
+}  // namespace detail
 
 // Bytes of a piece, a multiple of 128, at most `most`. Over h hops before the last link, p pieces of each block take
 // (p + h) times a signal and a p-th of the message's time on a link: least for p = sqrt(h x bytes / 600 KiB), which is
@@ -57,7 +57,7 @@ MSCCLPP_HOST_DEVICE constexpr std::uint32_t chainPiece(std::uint64_t bytes, std:
   auto const least = minimum<std::uint32_t>(most, 8192);
   auto const hops = ranks > 3 ? ranks - 2 : 1;
   // Twice the root, to round it.
-  auto const pieces = maximum(1u, (impl::squareRoot(bytes * hops / (150 * 1024)) + 1) / 2);
+  auto const pieces = maximum(1u, (detail::squareRoot(bytes * hops / (150 * 1024)) + 1) / 2);
   auto const wanted = ceilDiv<std::uint64_t>(ceilDiv<std::uint64_t>(bytes, std::uint64_t{blocks} * pieces), 128) * 128;
   return wanted < least ? least : static_cast<std::uint32_t>(minimum<std::uint64_t>(wanted, most));
 }
