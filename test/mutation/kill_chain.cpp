@@ -34,9 +34,9 @@ static_assert(chainPiece(225 * 76800 - 1, 100, 4, 65536) == 24704);
 static_assert(chainPiece(64 * 614400, 100, 2, 65536) == 49152);
 static_assert(chainPiece(64 * 614400, 100, 3, 65536) == 49152);
 static_assert(chainPiece(24 * 614400, 100, 8, 65536) == 12288);
-static_assert(impl::squareRoot(0) == 0 && impl::squareRoot(1) == 1 && impl::squareRoot(3) == 1);
-static_assert(impl::squareRoot(8191 * 8191) == 8191 && impl::squareRoot(8191 * 8191 - 1) == 8190);
-static_assert(impl::squareRoot(std::uint64_t{1} << 40) == 8191);
+static_assert(detail::squareRoot(0) == 0 && detail::squareRoot(1) == 1 && detail::squareRoot(3) == 1);
+static_assert(detail::squareRoot(8191 * 8191) == 8191 && detail::squareRoot(8191 * 8191 - 1) == 8190);
+static_assert(detail::squareRoot(std::uint64_t{1} << 40) == 8191);
 
 // Packets, the broadcast, packets again: an odd number of rounds in between brings both to the same half of the
 // workspace, and nothing but the broadcast keeps a rank from writing what a slow one still reads.
