@@ -295,7 +295,7 @@ class Row {
   // stretches of slots they tell each other.
   template <unsigned Block, class Q, class S>
   MSCCLPP_DEVICE void quantiseBlocks(Q const& out, S const& scales) {
-    static_assert(U <= 4, "quantise: a thread has up to 4 payloads of a row");
+    static_assert(U <= impl::RowMail::payloads, "quantise: a thread has up to 4 payloads of a row");
     constexpr float largest = largestOf<typename Q::Element>;
     using Maxima = impl::BlockMaxima;
     constexpr unsigned perWarp = Maxima::perWarp<N, Block>;
@@ -328,7 +328,7 @@ class Row {
     // Where a stretch is told of what the one of that slot has; `side`: 0, from before, 1, from behind.
     auto const mail = [&](std::uint32_t slot, unsigned side) -> FlaggedWords<1>& {
       auto const rank = slot % threads_.size();
-      return threads_.mailOf(rank)->from[flag % 2][firstWarp * U + slot / threads_.size()][side];
+      return threads_.mailOf(rank)->warps[firstWarp].from[flag % 2][slot / threads_.size()][side];
     };
 
     MSCCLPP_UNROLL

@@ -39,20 +39,21 @@ struct ClusterPartials {
 };
 
 // What blocks, or the threads of one with several payloads each, tell each other of values that lie across both: from
-// before, and from behind.
+// before, and from behind. A row has the words of its first warp, one for each payload of a thread.
 struct RowMail {
-  static constexpr unsigned most = 32 * 4;  // of the threads of a block, with up to 4 payloads each
-  FlaggedWords<1> from[2][most][2];
+  static constexpr unsigned payloads = 4;
+  struct OfWarp {
+    FlaggedWords<1> from[2][payloads][2];
+  };
+  OfWarp warps[32];
 };
 
-// Each thread has a part of what clears it; a barrier has to follow.
+// By so many threads, each of which has a part of it; a barrier has to follow.
 template <class T>
-MSCCLPP_DEVICE void clearWords(T& shared) {
+MSCCLPP_DEVICE void clearWords(T& shared, unsigned thread, unsigned threads) {
   static_assert(sizeof(T) % sizeof(std::uint64_t) == 0);
   auto* const words = reinterpret_cast<std::uint64_t*>(&shared);
-  for (unsigned i = arch::threadIndex(); i < sizeof(T) / sizeof(std::uint64_t); i += arch::blockThreads()) {
-    arch::storeSharedWord(&words[i], 0);
-  }
+  for (unsigned i = thread; i < sizeof(T) / sizeof(std::uint64_t); i += threads) arch::storeSharedWord(&words[i], 0);
 }
 
 // Over the results of so many warps, of which get(i) is that of the i-th: each lane has some of them. The same bits in
@@ -87,7 +88,7 @@ MSCCLPP_DEVICE void requireWholeRows(layout::Watch* watch, unsigned threads, uns
 // rank(), size(): of the row's threads. row(), rows(): which of the rows of one pass over the grid it is, and how many
 // there are. blockRank(), blockRow(): the same of the first thread of this block. reduce() takes what `op` changes
 // nothing with. syncBlock() meets those of the row's threads that are in this block. mailOf(rank) is in the block of
-// that thread of the row; nextMail() is the flag of what all of the row put there next.
+// that thread of the row; nextMail() is the flag of what all of the row put there next, behind a syncBlock().
 template <class T>
 concept RowThreads = requires(T threads) {
   { threads.rank() } -> std::same_as<unsigned>;
@@ -122,8 +123,6 @@ struct WarpsPerRow {
         require(arch::blockThreads() <= most, watch, -1, std::uint64_t(layout::Misuse::rowThreads), most,
                 arch::blockThreads());
       }
-      impl::clearWords(mail_);
-      arch::syncBlock();
     }
     MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex() % (rowThreads); }
     MSCCLPP_DEVICE unsigned size() const { return rowThreads; }
@@ -141,7 +140,10 @@ struct WarpsPerRow {
     }
     MSCCLPP_DEVICE void syncBlock() const { syncWhole(group()); }
     MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned) const { return &mail_; }
-    MSCCLPP_DEVICE std::uint32_t nextMail() { return ++mails_; }
+    MSCCLPP_DEVICE std::uint32_t nextMail() {
+      if (mails_ == 0) impl::clearWords(mail_.warps[inBlock() * Warps], rank(), size());
+      return ++mails_;
+    }
 
    private:
     MSCCLPP_DEVICE unsigned inBlock() const { return arch::threadIndex() / (rowThreads); }
@@ -172,8 +174,6 @@ struct BlockPerRow {
    public:
     MSCCLPP_DEVICE Threads(B const& blocks, layout::Watch* watch) : blocks_(blocks) {
       impl::requireWholeRows(watch, arch::blockThreads(), arch::warpSize);
-      impl::clearWords(mail_);
-      arch::syncBlock();
     }
     MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex(); }
     MSCCLPP_DEVICE unsigned size() const { return arch::blockThreads(); }
@@ -189,7 +189,10 @@ struct BlockPerRow {
     }
     MSCCLPP_DEVICE void syncBlock() const { syncWhole(thisBlock()); }
     MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned) const { return &mail_; }
-    MSCCLPP_DEVICE std::uint32_t nextMail() { return ++mails_; }
+    MSCCLPP_DEVICE std::uint32_t nextMail() {
+      if (mails_ == 0) impl::clearWords(mail_.warps[0], rank(), size());
+      return ++mails_;
+    }
 
    private:
     impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
@@ -215,8 +218,8 @@ struct ClusterPerRow {
       impl::requireWholeRows(watch, arch::blockThreads(), arch::warpSize);
       require(blocks.blockCount() % arch::clusterBlocks() == 0, watch, -1, std::uint64_t(layout::Misuse::fewBlocks),
               arch::clusterBlocks(), blocks.blockCount());
-      impl::clearWords(mail_);
-      impl::clearWords(partials_);
+      impl::clearWords(mail_, arch::threadIndex(), arch::blockThreads());
+      impl::clearWords(partials_, arch::threadIndex(), arch::blockThreads());
       arch::syncCluster();
     }
     MSCCLPP_DEVICE unsigned rank() const { return blockRank() + arch::threadIndex(); }
