@@ -8,7 +8,6 @@
 #include "machine/chained.hpp"
 #include "machine/machine.hpp"
 #include "machine/over_ranks.hpp"
-#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/runtime.hpp"
 
 namespace experts_bench {
@@ -102,17 +101,9 @@ class RankBench {
 }  // namespace
 
 Result measure(Options const& options) {
-  auto& machine = *bench::machine(kernelDevice);
-  machine.prepare(options.ranks != 0 ? options.ranks : 8);
   Result result;
-  int const devices = Device::count(kernelDevice);
-  result.ranks = options.ranks != 0 ? options.ranks : std::min(8, devices);
-  result.devices = std::min(result.ranks, devices);
-  result.note = machine.note();
-  runRanks(devicesInTurn(kernelDevice, result.ranks), [&](Communicator& communicator) {
-    machine.use(communicator.device());
-    RankBench(communicator, options, result).measureAll();
-  });
+  bench::onRanks(kernelDevice, options.ranks, result,
+                 [&](Communicator& communicator) { RankBench(communicator, options, result).measureAll(); });
   return result;
 }
 

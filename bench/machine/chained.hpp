@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the programs with tables of their own share: times of operations that follow each other in a stream, of the
-// slowest rank, and how many blocks to try. All ranks call.
+// What the programs with tables of their own share: their ranks, times of operations that follow each other in a
+// stream, of the slowest rank, and how many blocks to try. Of the latter all ranks call.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,31 @@
 #include <functional>
 #include <vector>
 
+#include "machine/machine.hpp"
 #include "machine/over_ranks.hpp"
 #include "machine/timer.hpp"
 #include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/device.hpp"
+#include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/stream.hpp"
 
 namespace mscclpp::bench {
+
+// body(communicator) on so many ranks of that machine; 0: one for each device, 8 at most. `result` is told how many
+// they are, on how many devices, and what the machine notes. Throws Error.
+template <class Result, class Body>
+void onRanks(DeviceKind kind, int ranks, Result& result, Body const& body) {
+  auto& used = *machine(kind);
+  used.prepare(ranks != 0 ? ranks : 8);
+  int const devices = Device::count(kind);
+  result.ranks = ranks != 0 ? ranks : std::min(8, devices);
+  result.devices = std::min(result.ranks, devices);
+  result.note = used.note();
+  runRanks(devicesInTurn(kind, result.ranks), [&](Communicator& communicator) {
+    used.use(communicator.device());
+    body(communicator);
+  });
+}
 
 // Microseconds per operation.
 struct ChainTimes {

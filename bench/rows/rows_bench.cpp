@@ -8,7 +8,6 @@
 #include "machine/machine.hpp"
 #include "machine/over_ranks.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
-#include "mscclpp/host/ranks.hpp"
 #include "rows/layer.hpp"
 
 namespace rows_bench {
@@ -99,15 +98,8 @@ class RankBench {
 }  // namespace
 
 Result measure(Options const& options) {
-  auto& machine = *bench::machine(kernelDevice);
-  machine.prepare(options.ranks != 0 ? options.ranks : 8);
   Result result;
-  int const devices = Device::count(kernelDevice);
-  result.ranks = options.ranks != 0 ? options.ranks : std::min(8, devices);
-  result.devices = std::min(result.ranks, devices);
-  result.note = machine.note();
-  runRanks(devicesInTurn(kernelDevice, result.ranks), [&](Communicator& communicator) {
-    machine.use(communicator.device());
+  bench::onRanks(kernelDevice, options.ranks, result, [&](Communicator& communicator) {
     auto lines = RankBench(communicator, options).measureAll();
     if (communicator.rank() == 0) result.lines = std::move(lines);
   });
