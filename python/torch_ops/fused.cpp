@@ -61,13 +61,13 @@ struct Fused {
     using Acc = DefaultAccumulator<T>;
     allowNextKernel();
     auto const by = static_cast<Acc>(scale);
-    Collective{team}(thisGrid(), View{in, count}, View{sum, count}, [&](auto const& total, std::uint64_t at) {
+    Collective{team}(thisGrid(), View{in, count}, View{sum, count}, [&](auto const& total, std::uint64_t at, unsigned stored) {
       auto values = convert<Acc>(convert<T>(total)) * by;
       if (residual != nullptr) values = values + loadElements<Residual, decltype(values)>(residual, count, at);
       if constexpr (std::is_same_v<T, Out>) {
         return values;
       } else {
-        storeElements(out, count, at, values);
+        storeElements(out, at + stored, at, values);
         return total;
       }
     });

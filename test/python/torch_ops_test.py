@@ -77,6 +77,8 @@ def run(code: str, ranks: int = 3, group: bool = True, **environment: str) -> li
 
 def on_tearing_links(code: str) -> None:
     """results(call): of call(group) on two simulated ranks whose links tear lines, in groups named by their ranks."""
+    if ON_CUDA:
+        raise unittest.SkipTest("the package for this device need not simulate")
     begin = """
 import tempfile
 source = tempfile.NamedTemporaryFile("w", suffix=".cpp")
@@ -173,8 +175,8 @@ class Calls(unittest.TestCase):
                      (torch.float64, torch.float32)]
             for dtype, out in cases:
                 # Of each way that the library has for a size; each takes a kernel of its own.
-                all_sizes = (1, 37, 2000, 20001, 270001) if dtype == out == torch.bfloat16 else (1, 37, 2000)
-                for count in all_sizes if device == "cpu" else (1, 37, 2000, 60001, 1500001):
+                more = (60001, 1500001) if device == "cuda" else (20001, 270001) if (dtype, out) in cases[1:3] else ()
+                for count in (1, 37, 2000, *more):
                     parts = everyone(lambda of: ramp(count, dtype, of))
                     x = here(parts[rank])
                     r = ramp(count, dtype, seed=5)
@@ -198,8 +200,9 @@ class Calls(unittest.TestCase):
             """
 x = ramp(20001, torch.bfloat16)
 def call(group):
-    return ops.fused_all_reduce(x * (group.my_rank + 1), group=str(group.my_rank), scale=0.5, residual=x)
-want = ((x.float() + (x * 2).float()).bfloat16().float() * 0.5 + x.float()).bfloat16()
+    x_here = x * (group.my_rank + 1)
+    return ops.fused_all_reduce(x_here, group=str(group.my_rank), scale=0.5, residual=x, dtype=torch.float32)
+want = (x.float() + (x * 2).float()).bfloat16().float() * 0.5 + x.float()
 assert all(same(result, want) for result in results(call))
 """
         )

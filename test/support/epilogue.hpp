@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which indices collectives ask an epilogue about: those of elements, never one past the end.
+// What collectives ask an epilogue about: each element that is stored once, never one past the end.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,9 +17,12 @@ inline namespace MSCCLPP_BACKEND {
 
 template <class Collective>
 struct BelowEnd {
-  MSCCLPP_DEVICE void operator()(float const* in, float* out, std::size_t count, DeviceTeam const& team) const {
-    auto const epilogue = [count](auto v, std::uint64_t index) {
-      if (index >= count) arch::trap("an epilogue was asked past the end");
+  MSCCLPP_DEVICE void operator()(float const* in, float* out, float* beside, std::size_t count,
+                                 DeviceTeam const& team) const {
+    // What it stores by itself: padding of a payload must not get over another thread's elements.
+    auto const epilogue = [count, beside](auto v, std::uint64_t index, unsigned stored) {
+      if (stored == 0 || stored > v.size || index + stored > count) arch::trap("an epilogue was asked past the end");
+      for (unsigned i = 0; i < stored; ++i) beside[index + i] += v[i] + static_cast<float>(index + i);
       return v + static_cast<float>(index);
     };
     if constexpr (requires { Collective{team}(thisGrid(), View{in, count}, View{out, count}, epilogue); }) {
@@ -44,10 +47,12 @@ void checkEpilogueIndices() {
       for (std::size_t const count :
            {std::size_t{1}, std::size_t{4}, std::size_t{100}, std::size_t{130}, std::size_t{517}}) {
         GpuBuffer<float> const in(rank.device, count), out(rank.device, count);
+        GpuBuffer<float> beside(rank.device, count);
+        beside.fill(0);
         copyToDevice(in, std::span<float const>(std::vector<float>(count, 1.0f)));
         rank.meet();
         launch(rank.stream, {.blocks = 2, .threads = 64}, BelowEnd<Collective>{}, static_cast<float const*>(in.data()),
-               out.data(), count, DeviceTeam(team.deviceHandle()));
+               out.data(), beside.data(), count, DeviceTeam(team.deviceHandle()));
         rank.synchronize();
         auto const result = copyToHost(out);
         if (rank.rank != 0 && !isAllReduce<Collective>) continue;
@@ -57,6 +62,9 @@ void checkEpilogueIndices() {
           wrong += result[i] <= static_cast<float>(i + ranks) && result[i] + 4 > static_cast<float>(i + ranks) ? 0 : 1;
         }
         CHECK(wrong == 0);
+        std::vector<float> sums(count);
+        for (std::size_t i = 0; i < count; ++i) sums[i] = static_cast<float>(i + ranks);
+        CHECK(countDifferent(copyToHost(beside), sums) == 0);
       }
     });
   };

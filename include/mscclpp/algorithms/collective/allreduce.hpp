@@ -32,7 +32,9 @@
 // The input may have a prologue (algorithms/core/prologue.hpp), where this rank reads it.
 //
 // The epilogue runs in registers before the store, on every rank, on Vectors of the accumulator type; with TwoShot the
-// values were rounded to the element type on their way, and without copies it runs on one rank for each element.
+// values were rounded to the element type on their way, and without copies it runs on one rank for each element. It is
+// told, if it takes that, the index of the Vector's first element and how many of its elements are stored: where it
+// stores something itself, it leaves out the others, which are padding or another thread's.
 //
 // Template arguments: Ranks fixes the team's size (faster; 0 is any), Acc the type that sums are kept in.
 #pragma once

@@ -100,18 +100,22 @@ struct Reduction {
     }
   }
 
-  // What goes into the output: the epilogue's answer for `values`, which begin at element `index`.
+  // What goes into the output: the epilogue's answer for `values`, which begin at element `index`. The first `bytes` of
+  // the answer are stored; behind them are no elements, or such that another thread asks about.
   template <unsigned Words, class Epilogue>
   MSCCLPP_DEVICE static Payload<Words> conclude(Epilogue const& epilogue, Accumulators<Words> const& values,
-                                                std::uint64_t index) {
+                                                std::uint64_t index, std::uint64_t bytes) {
     if constexpr (std::same_as<Epilogue, Identity>) {
       return narrow<Words>(values);
+    } else if constexpr (std::invocable<Epilogue const&, Accumulators<Words>, std::uint64_t, unsigned>) {
+      auto const stored = static_cast<unsigned>(minimum<std::uint64_t>(bytes, Words * 4)) / elementBytes;
+      return pack(convert<T>(epilogue(values, index, stored)));
     } else if constexpr (std::invocable<Epilogue const&, Accumulators<Words>, std::uint64_t>) {
       return pack(convert<T>(epilogue(values, index)));
     } else {
-      static_assert(
-          std::invocable<Epilogue const&, Accumulators<Words>>,
-          "an epilogue is called with a Vector of accumulators, and optionally the index of its first element");
+      static_assert(std::invocable<Epilogue const&, Accumulators<Words>>,
+                    "an epilogue is called with a Vector of accumulators, and optionally the index of its first "
+                    "element and how many of them are stored");
       return pack(convert<T>(epilogue(values)));
     }
   }

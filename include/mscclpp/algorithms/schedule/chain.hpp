@@ -166,7 +166,8 @@ struct ChainSchedule {
             auto const window = writer.window(0);
             addToPiece<Tr::unroll, R>(group, part, come, [&](std::uint32_t offset, auto totals) {
               R::finish(totals, team.size);
-              writer.write(window, offset, R::template conclude<4>(epilogue, totals, at + offset / sizeof(T)));
+              writer.write(window, offset,
+                           R::template conclude<4>(epilogue, totals, at + offset / sizeof(T), bytes - offset));
             });
           }
         });

@@ -141,9 +141,11 @@ struct OneExchange {
         MSCCLPP_UNROLL
         for (unsigned i = 0; i < batch; ++i) {
           if (!mine.valid[first + i]) continue;
-          if (R::template isPastEnd<Epilogue>(source.window, Tr::dataOffset(slots[i]))) continue;
-          auto const index = plan.firstElement() + (round.tileOffset + Tr::dataOffset(slots[i])) / R::elementBytes;
-          auto const result = R::template conclude<W>(epilogue, totals[i], index);
+          auto const offset = Tr::dataOffset(slots[i]);
+          if (R::template isPastEnd<Epilogue>(source.window, offset)) continue;
+          auto const index = plan.firstElement() + (round.tileOffset + offset) / R::elementBytes;
+          auto const stored = minimum(source.window.bytes - offset, Tr::dataBytes(slots[i]));
+          auto const result = R::template conclude<W>(epilogue, totals[i], index, stored);
           MSCCLPP_UNROLL
           for (int k = 0; k < plan.results(); ++k) {
             round.write(k == 0 ? firstTarget : round.writer(plan.result(k)), slots[i], result);

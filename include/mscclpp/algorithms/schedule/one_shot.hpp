@@ -73,8 +73,10 @@ struct OneShot {
         if (!mine.valid[i]) continue;
         auto const offset = Tr::dataOffset(mine.slot[i]);
         if (R::template isPastEnd<Epilogue>(target, offset)) continue;
-        writer.write(target, offset, R::template conclude<W>(epilogue, totals[i], (tileOffset + offset) / sizeof(T)),
-                     Tr::dataBytes(mine.slot[i]));
+        auto const bytes = Tr::dataBytes(mine.slot[i]);
+        auto const index = (tileOffset + offset) / sizeof(T);
+        auto const stored = minimum(target.bytes - offset, bytes);
+        writer.write(target, offset, R::template conclude<W>(epilogue, totals[i], index, stored), bytes);
       }
       if (last) return;
       session.endRound();

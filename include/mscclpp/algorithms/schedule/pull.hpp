@@ -98,8 +98,8 @@ struct PullSchedule {
       for (unsigned u = 0; u < U; ++u) {
         if (!valid[u]) continue;
         R::finish(totals[u], ranks);
-        auto const result =
-            R::template conclude<W>(epilogue, totals[u], plan.firstElement() + (at + offset[u]) / sizeof(T));
+        auto const index = plan.firstElement() + (at + offset[u]) / sizeof(T);
+        auto const result = R::template conclude<W>(epilogue, totals[u], index, left - offset[u]);
         MSCCLPP_UNROLL
         for (int distance = 0; distance < ranks; ++distance) {
           auto* const target = plan.target(team.peerAt(distance, ranks));

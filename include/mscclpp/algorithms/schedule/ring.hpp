@@ -144,7 +144,7 @@ struct RingSchedule {
       auto const here = own.window(0), there = theirs.window(0);
       combine(share, at, ranks > 1 ? stage(team.rank, message - 1) : nullptr, [&](std::uint32_t offset, auto totals) {
         R::finish(totals, ranks);
-        auto const result = R::template conclude<4>(epilogue, totals, index + offset / sizeof(T));
+        auto const result = R::template conclude<4>(epilogue, totals, index + offset / sizeof(T), bytes - offset);
         own.write(here, offset, result);
         if (ranks > 1) theirs.write(there, offset, result);
       });

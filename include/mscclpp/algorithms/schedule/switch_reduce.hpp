@@ -117,7 +117,7 @@ MSCCLPP_DEVICE void reduceAligned(DeviceTeam const& team, B const& blocks, P con
       auto totals = R::widen(values[u]);
       R::finish(totals, ranks);
       auto const element = first + i * each;
-      auto const result = R::template conclude<Words>(epilogue, totals, plan.firstElement() + element);
+      auto const result = R::template conclude<Words>(epilogue, totals, plan.firstElement() + element, Words * 4);
       if (to != nullptr) {
         storeToAll(to + element, result);
         continue;

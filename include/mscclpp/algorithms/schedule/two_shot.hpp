@@ -174,7 +174,8 @@ struct TwoShot {
     } else {
       if (R::template isPastEnd<Epilogue>(target, offset)) return;
       auto const index = (tileOffset + offset) / R::elementBytes;
-      writer.write(target, offset, R::template conclude<Tr::words>(epilogue, R::widen(result), index),
+      auto const stored = minimum(target.bytes - offset, Tr::dataBytes(slot));
+      writer.write(target, offset, R::template conclude<Tr::words>(epilogue, R::widen(result), index, stored),
                    Tr::dataBytes(slot));
     }
   }

@@ -155,7 +155,8 @@ struct TwoShotQuantised {
       typename R::template Accumulators<4> part{};
       MSCCLPP_UNROLL
       for (unsigned k = 0; k < each; ++k) part[k] = values[i * each + k];
-      writer.write(target, at, R::template conclude<4>(epilogue, part, first + at / R::elementBytes));
+      writer.write(target, at,
+                   R::template conclude<4>(epilogue, part, first + at / R::elementBytes, target.bytes - at));
     }
   }
 };
