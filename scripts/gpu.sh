@@ -4,8 +4,9 @@
 # On a machine with GPUs: builds for their generation, runs the CUDA tests, measures every collective beside NCCL and, where
 # python3 has it, PyTorch, and writes bench/results/<gpu>x<n>: .md with the machine, the versions, the commit and the
 # tables, .json with all figures, and plots/ of four collectives where python3 has matplotlib. Beside it <gpu>x<n>_port.md,
-# _chain.md, _programs.md, _experts.md and _rows.md: port channels, chains of collectives inside one kernel, programs beside
-# the library's algorithms, tokens to experts and back, all-reduces with their norms (on one GPU by 4 ranks that share it).
+# _chain.md and _programs.md, port channels, chains of collectives inside one kernel, programs beside the library's
+# algorithms; and fused/<gpu>x<n>_experts.md and _rows.md, tokens to experts and back, all-reduces with their norms (on one
+# GPU by 4 ranks that share it).
 #
 #   scripts/gpu.sh [--install] [--sanitize] [--no-test] [--tables=LIST] [--out=FOLDER] [--deps=FOLDER] [-- BENCH ARGUMENTS]
 #
@@ -135,9 +136,12 @@ heading() {
 
 # A program of the benchmark that prints a table of its own; what follows its title are its arguments.
 side_table() {
-  local name=$1 title=$2 program=mscclpp-bench-$1_cuda file=$out/${slug}x${gpus}_$1.md
+  local name=$1 title=$2 program=mscclpp-bench-$1_cuda folder=$out
   shift 2
   wanted "$name" || return 0
+  [ "$name" != experts ] && [ "$name" != rows ] || folder=$out/fused
+  local file=$folder/${slug}x${gpus}_$name.md
+  mkdir -p "$folder"
   [ "$gpus" -ge 2 ] || [ "$name" = experts ] || [ "$name" = rows ] || { warn "not measured: $title, which needs 2 GPUs"; return; }
   say "$title"
   if timeout --kill-after=10 200 "$build/bench/$program" "$@" | tee "$build/bench-$name.txt"; then

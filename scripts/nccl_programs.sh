@@ -4,7 +4,7 @@
 # What programs that speak NCCL, and PyTorch, take on this library beside NCCL, on a machine with GPUs: nccl-tests, eager and
 # in graphs; PyTorch's collectives; training steps and decode steps of a transformer, on NCCL, with this library preloaded,
 # by its backend, and by its operators. Takes what scripts/gpu.sh or cmake has built (targets mscclpp_nccl and
-# python_package) and writes bench/results/<gpu>x<n>_programs_nccl.md.
+# python_package) and writes bench/results/nccl/<gpu>x<n>_programs.md.
 #
 #   scripts/nccl_programs.sh [--sources=FOLDER] [--nccl=FILE] [--build=FOLDER] [--out=FILE.md] [--parts=LIST]
 #
@@ -50,7 +50,7 @@ preload=$(cd "$build/apps/nccl" && pwd)/libnccl.so.2
 nccl=${nccl:-$(ldconfig -p | sed -n 's/.*libnccl\.so\.2 .*=> //p' | head -n 1)}
 ! wanted tests || [ -e "$nccl" ] || die "there is no libnccl.so.2 of NVIDIA's; name it by --nccl="
 gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | sed -n 1p)
-out=${out:-bench/results/$(slug_of "$gpu")x${gpus}_programs_nccl.md}
+out=${out:-bench/results/nccl/$(slug_of "$gpu")x${gpus}_programs.md}
 work=$build/nccl-programs
 mkdir -p "$work" "$(dirname "$out")"
 status=0

@@ -6,6 +6,8 @@ own and a limit; ranks share the GPUs where there are fewer than they ask for (p
 """
 
 import concurrent.futures
+import importlib.util
+import itertools
 import os
 import pathlib
 import re
@@ -51,6 +53,12 @@ print("\\n".join(["TESTS", *names(unittest.defaultTestLoader.loadTestsFromModule
 """
 
 
+def is_compiled():
+    """Whether PyTorch was installed with its bytecode. Else each process would compile it anew: half a minute."""
+    torch = importlib.util.find_spec("torch")
+    return torch is None or os.path.exists(importlib.util.cache_from_source(torch.origin))
+
+
 def environment_of(folder, pretended, more):
     """With what the tests find otherwise, and devices for all ranks."""
     site = folder / "site"
@@ -59,6 +67,11 @@ def environment_of(folder, pretended, more):
     path = os.pathsep.join([str(site), str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     variables = {**os.environ, **SAFE, **more, "PYTHONPATH": path}
     variables.pop("TORCH_NCCL_BLOCKING_WAIT", None)
+    if is_compiled():
+        variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    else:
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        variables["PYTHONPYCACHEPREFIX"] = str(folder.parent / "bytecode")
     if pretended:
         variables["MSCCLPP_PRETEND"] = str(pretended)
     return variables
@@ -73,7 +86,7 @@ def beside(source, file, variables):
 def tests_of(source, file, variables):
     """The names of a file's tests, and why there are none."""
     module, own = beside(source, file, variables)
-    status, said = run([sys.executable, "-B", "-c", LIST, module], 120, env=own, cwd=source)
+    status, said = run([sys.executable, "-c", LIST, module], 120, env=own, cwd=source)
     listed = said.partition("TESTS\n")[2].split()
     return listed, "" if status == 0 else said.strip().rsplit("\n", 1)[-1][:160]
 
@@ -99,32 +112,35 @@ def files_suite(source, at_once, folder, preloaded, end, pattern="", pretended=0
     files = [file for file in FILES if (source / file).exists()]
     if not files:
         raise SystemExit(f"error: {source} holds none of PyTorch's files of tests: {', '.join(FILES)}")
-    verdicts, wanted = {}, []
+    ports = itertools.cycle(range(23000, 43000))
+
+    def one(file, name):
+        title = f"{file} {name}"
+        if time.monotonic() > end:
+            return "not run: no time left"
+        module, own = beside(source, file, variables)
+        own = {**own, "MASTER_PORT": str(next(ports)), "TMPDIR": str(folder)}
+        status, text = run([sys.executable, "-m", "unittest", "-v", f"{module}.{name}"], limit, env=own, cwd=source)
+        (folder / f"{re.sub(r'[^A-Za-z0-9]+', '_', title)}.txt").write_text(text, encoding="utf-8")
+        line = verdict_of(status, text, limit)
+        print(f"{title}: {line}", flush=True)
+        return line
+
+    verdicts, begun = {file: {} for file in files}, {}
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        for file, (names, why) in zip(files, pool.map(lambda file: tests_of(source, file, plain), files)):
+        listed = {pool.submit(tests_of, source, file, plain): file for file in files}
+        for each in concurrent.futures.as_completed(listed):
+            file, (names, why) = listed[each], each.result()
             if why or not names:
-                verdicts[file] = f"failed: cannot be loaded: {why or 'it has no tests here'}"
-                print(f"{file}: {verdicts[file]}", flush=True)
-            wanted += [(file, name) for name in names if re.search(pattern, f"{file} {name}")]
-        if only is not None:
-            wanted = [each for each in wanted if " ".join(each) in only]
-
-        def one(job):
-            number, (file, name) = job
-            title = f"{file} {name}"
-            if time.monotonic() > end:
-                return title, "not run: no time left"
-            module, own = beside(source, file, variables)
-            own = {**own, "MASTER_PORT": str(23000 + number % 20000), "TMPDIR": str(folder)}
-            command = [sys.executable, "-B", "-m", "unittest", "-v", f"{module}.{name}"]
-            status, text = run(command, limit, env=own, cwd=source)
-            (folder / f"{re.sub(r'[^A-Za-z0-9]+', '_', title)}.txt").write_text(text, encoding="utf-8")
-            return title, verdict_of(status, text, limit)
-
-        for title, line in pool.map(one, enumerate(wanted)):
-            verdicts[title] = line
-            print(f"{title}: {line}", flush=True)
-    return verdicts
+                verdicts[file][file] = f"failed: cannot be loaded: {why or 'it has no tests here'}"
+                print(f"{file}: {verdicts[file][file]}", flush=True)
+            for name in names:
+                title = f"{file} {name}"
+                if re.search(pattern, title) and (only is None or title in only):
+                    begun[pool.submit(one, file, name)] = file, title
+        for each, (file, title) in begun.items():
+            verdicts[file][title] = each.result()
+    return {title: line for lines in verdicts.values() for title, line in lines.items()}
 
 
 def table(verdicts):
