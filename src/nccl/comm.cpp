@@ -19,14 +19,15 @@ namespace mscclpp::nccl {
 namespace {
 
 // Made with the communicator, since only the two ranks of a message call. A block takes some 2 us for a chunk beside
-// the bytes, so a link needs many lanes, and all ranks' rings fit into 6 MiB: the fewer ranks, the more lanes.
+// the bytes, so a link needs many lanes of large chunks, and all peers' rings fit into 7 MiB.
 layout::PointToPointRequirement linkRequirement(int ranks) {
-  constexpr std::uint64_t most = 6 << 20;
+  constexpr std::uint64_t most = 7 << 20;
   layout::PointToPointRequirement need;
   auto const all = static_cast<std::uint32_t>(ranks);
   need.lanes = std::clamp(std::bit_floor(128 / all), 2u, 32u);
   need.packetBytes = 2 << 10;
-  auto const slot = most / (std::uint64_t{all} * need.lanes * need.slots);
+  auto const peers = ranks > 1 ? all - 1 : 1;
+  auto const slot = most / (std::uint64_t{peers} * need.lanes * need.slots);
   auto const packets = 2 * need.packetBytes;
   need.stageBytes = slot < 2 * packets ? packets : (slot - packets) / 4096 * 4096;
   return need;

@@ -10,7 +10,7 @@
 // Kernels at the same time have no peer and direction in common: make one for each stream whose messages may. Destroy
 // it when the kernels of all ranks that use it have ended.
 //
-// Memory of each rank: ranks x lanes x slots x (stageBytes + 2 x packetBytes), by default 18 MiB for each rank.
+// Memory of each rank: for each peer lanes x slots x (stageBytes + 2 x packetBytes), by default 18 MiB.
 #pragma once
 
 #include <cstdint>

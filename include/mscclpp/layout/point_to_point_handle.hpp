@@ -61,7 +61,7 @@ struct PointToPointLayout {
   std::uint64_t taken;    // RoundCounter: chunks of a peer that this rank has taken
   std::uint64_t arrived;  // written by the peer: its chunks that are in this rank's stage
   std::uint64_t freed;    // written by the peer: this rank's chunks that it has taken
-  // [ranks][lanes][slots], filled by the peer
+  // [peers][lanes][slots], filled by the peer
   std::uint64_t headers;  // one LL16 packet: bytes of the message that begins with the chunk
   std::uint64_t packets;
   std::uint64_t stage;
@@ -69,6 +69,11 @@ struct PointToPointLayout {
 
   MSCCLPP_HOST_DEVICE constexpr std::uint64_t index(int rank, unsigned lane) const {
     return static_cast<std::uint64_t>(rank) * lanes + lane;
+  }
+
+  // Of the rings of `rank`, the slot that takes a lane's chunk `count` from `peer`. Nothing comes from itself.
+  MSCCLPP_HOST_DEVICE constexpr std::uint64_t slot(int rank, int peer, unsigned lane, std::uint64_t count) const {
+    return index(peer < rank ? peer : peer - 1, lane) * slots + (count & (slots - 1));
   }
 
   static constexpr PointToPointLayout make(std::uint32_t ranks, PointToPointRequirement const& need) {
@@ -82,7 +87,7 @@ struct PointToPointLayout {
     l.packetBytes = up(need.packetBytes, 1920);
     l.packetSlot = 2 * l.packetBytes;  // LL16 takes the most
     auto const counters = up(8ull * ranks * l.lanes, 128);
-    auto const rings = std::uint64_t{ranks} * l.lanes * l.slots;
+    auto const rings = std::uint64_t{ranks - 1} * l.lanes * l.slots;
     auto const rounds = up(sizeof(RoundCounter) * ranks * l.lanes, 128);
     l.sent = 0;
     l.taken = l.sent + rounds;

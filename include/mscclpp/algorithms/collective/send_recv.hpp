@@ -165,9 +165,7 @@ class SendRecv {
     // Of chunk `count`, in the ring that `to` keeps for `from`.
     MSCCLPP_DEVICE std::byte* slot(int to, int from, std::uint64_t region, std::uint64_t count,
                                    std::uint64_t bytes) const {
-      auto const& layout = links.layout;
-      return links.bases[to] + region +
-             (layout.index(from, lane) * layout.slots + (count & (layout.slots - 1))) * bytes;
+      return links.bases[to] + region + links.layout.slot(to, from, lane, count) * bytes;
     }
   };
 
