@@ -83,6 +83,7 @@ else
   warn "no nanobind or numpy in build/python; the Python package and its tests are left out"
   configure+=(-DMSCCLPP_BUILD_PYTHON=OFF)
 fi
+python_packages --requirement scripts/site/requirements.txt || warn "no MkDocs in build/python; the site's test is skipped"
 if [ "$torch" = yes ]; then
   if python_packages torch==2.11.0 expecttest; then
     configure+=("-DMSCCLPP_TORCH_PYTHON=$python")

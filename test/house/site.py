@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Builds the site as scripts/site.sh does and looks at its pages: all are there, none needs another server, none names a
+# folder of this machine, and the search knows functions. Then has a link lead nowhere, which has to be an error.
+#
+#   site.py build --root=FOLDER --work=FOLDER [--python=PYTHON]...
+#   site.py self-test --root=FOLDER
+#
+# The first --python with MkDocs builds. self-test: what makes the pages reads C++ rightly, and complains rightly.
+# Exit status 0: as it should be; 1: not; 77: MkDocs is not here.
+"""Tests of the site and of the API reference."""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+ELSEWHERE = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?(?:https?:)?//[^\s>]*|"
+                       r"<link\b[^>]*\bhref=\"?(?:https?:)?//[^\s>]*|url\((?:https?:)?//[^)]*")
+
+
+def files_under(folder, ends):
+    return sorted(os.path.relpath(os.path.join(at, file), folder) for at, _, files in os.walk(folder) for file in files
+                  if file.endswith(ends))
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
+
+
+def run(python, work, *command):
+    done = subprocess.run([python, "-B", *command], env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, cwd=work, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return done.returncode, done.stdout
+
+
+def faults(root, work, site):
+    """What is wrong with a site that was built."""
+    pages, built = files_under(os.path.join(work, "pages"), ".md"), set(files_under(site, ".html"))
+    for page in pages:
+        shown = re.sub(r"README\.md$", "index.md", page).removesuffix(".md") + ".html"
+        if shown not in built:
+            yield f"{page} is not in the site"
+    for file in files_under(site, (".html", ".css")):
+        text = read(site, file)
+        for match in ELSEWHERE.findall(text):
+            yield f"{file} needs another server: {match}"
+        if os.path.realpath(root) + "/" in text:
+            yield f"{file} names a folder of this machine"
+    found = {entry["location"] for entry in json.loads(read(site, "search", "search_index.json"))["docs"]}
+    for location in ("docs/host.html", "reference/host/communicator.html#communicator", "examples/hello.html"):
+        if location not in found:
+            yield f"the search does not know {location}"
+
+
+def build(root, work, pythons):
+    have = [each for each in pythons if os.path.exists(each) and run(each, ".", "-c", "import material, mkdocs")[0] == 0]
+    if not have:
+        print("skipped: no MkDocs with its theme here; scripts/site.sh gets both")
+        return 77
+    python = have[0]
+    os.makedirs(work, exist_ok=True)
+    site = os.path.join(work, "site")
+    make = ("-m", "mkdocs", "build", "--config-file", os.path.join(work, "mkdocs.yml"), "--site-dir", site)
+    assemble = os.path.join(root, "scripts", "site", "assemble.py")
+    status, text = run(python, work, assemble, f"--root={root}", f"--out={work}")
+    if status == 0:
+        status, more = run(python, work, *make)
+        text += more
+    print(text)
+    if status != 0:
+        print("error: the site cannot be built")
+        return 1
+    found = list(faults(root, work, site))
+    for fault in found:
+        print(f"error: {fault}")
+
+    # Of every page, the links of one are enough.
+    page = os.path.join(work, "pages", "docs", "host.md")
+    for link in ("[planted](device.md#planted)", "[planted](planted.md)"):
+        with open(page, "a", encoding="utf-8") as file:
+            file.write(f"\n{link}\n")
+    status, text = run(python, work, *make)
+    if status == 0 or "device.md#planted" not in text or "planted.md" not in text:
+        print(f"error: links that lead nowhere are not found: {text}")
+        return 1
+    return 1 if found else 0
+
+
+# ---- self-test -------------------------------------------------------------------------------------------------------
+
+HEADER = """// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What it is: see poll.hpp, and told().
+//
+//   a table   as it stands
+//
+// - an item
+//   that goes on
+#pragma once
+
+#include "mscclpp/poll.hpp"
+
+namespace mscclpp {
+namespace impl {
+struct Hidden { int a; };
+}  // namespace impl
+
+// Carries out.
+template <class T, class U = Pair<T, int>>
+  requires(sizeof(T) == 4) && Small<U>
+class Worker : public Base<T> {
+ public:
+  explicit Worker(int size) : Base<T>{size}, size_(size) {}
+  // Starts; braces in it end nothing: {.
+  template <class F>
+  T start(F const& f, std::vector<int> many = {}) const {
+    return f("}", '{', size_);
+  }
+  T stop() const { return {}; }
+
+  bool operator<(Worker const& other) const { return size_ < other.size_; }
+  std::function<void(int)> done{};  // called
+                                    // at the end
+
+ private:
+  int secret() const;
+  int size_ = 0;
+};
+
+enum class Kind : std::uint8_t { first, second = 4 };
+
+struct Later;
+template <>
+struct Traits<int> {};
+
+// Both.
+int told(int a,
+         int b);
+int other();
+
+#if ONE
+inline constexpr int limit = 3;
+#else
+inline constexpr int limit = 4;
+#endif
+}  // namespace mscclpp
+"""
+
+
+def self_test(root):
+    sys.path.insert(0, os.path.join(root, "scripts", "site"))
+    import api_reference  # pylint: disable=import-outside-toplevel,import-error
+    import assemble  # pylint: disable=import-outside-toplevel,import-error
+    from cpp_header import Header  # pylint: disable=import-outside-toplevel,import-error
+
+    header = Header(HEADER)
+    assert header.contract[0].startswith("What it is") and header.contract[-1] == "  that goes on", header.contract
+    said = [(each.kind, each.name) for each in header.declarations]
+    assert said == [("type", "Worker"), ("enum", "Kind"), ("function", "told"), ("function", "other"),
+                    ("constant", "limit")], said
+    worker, kind, told, other, limit = header.declarations
+    members = [(each.kind, each.name, each.special) for each in worker.members]
+    assert members == [("function", "Worker", True), ("function", "start", False), ("function", "stop", False),
+                       ("function", "operator<", False), ("field", "done", False)], members
+    assert worker.members[0].text == "explicit Worker(int size)", worker.members[0].text
+    assert worker.members[1].text.endswith("std::vector<int> many = {}) const"), worker.members[1].text
+    assert worker.members[4].behind == "called at the end", worker.members[4].behind
+    assert [each.text for each in kind.members] == ["first", "second = 4"], kind.members
+    assert told.comment == ["Both."] and told.text == "int told(int a,\n    int b)" and not other.spaced
+    assert "3" in limit.text, limit.text
+
+    bare = [each.name for each, _ in api_reference.bare(header.declarations, "\n".join(header.contract))]
+    assert bare == ["Kind"], bare  # stop() follows start(), other() told(), whose comments are theirs too
+    without = Header(HEADER.replace("  // Starts; braces in it end nothing: {.\n", "").replace("// Both.\n", ""))
+    bare = [each.name for each, _ in api_reference.bare(without.declarations, "\n".join(without.contract))]
+    assert bare == ["start", "stop", "Kind", "other"], bare  # the contract names told()
+
+    prose = api_reference.Prose({"mscclpp/worker.hpp": header, "mscclpp/poll.hpp": Header("// Waits.\n")})
+    text = prose.markdown(header.contract, "reference/sub/page.md")
+    assert "[`poll.hpp`](../poll.md)" in text and "[`told()`](../worker.md)" in text, text
+    assert "```text\na table   as it stands\n```" in text and "\n- an item that goes on" in text, text
+    page = api_reference.page("mscclpp/worker.hpp", header, prose)
+    assert "secret" not in page and "Hidden" not in page and "return" not in page, page
+
+    site = assemble.Site(root, {"README.md", "docs/host.md", "examples/hello/main.cpp", "LICENSE",
+                                "include/mscclpp/device/poll.hpp"})
+    written = ("[a](host.md#x) [`b`](../include/mscclpp/device/poll.hpp) `device/poll.hpp` [c](../examples/hello)\n"
+               "`examples/hello` [d](../LICENSE) [](gone) `[](gone)`\n<!-- compile: sim -->\n```\n[x](y)\n```")
+    text = site.rewritten(written, "docs/other.md")
+    reference, example = "../reference/device/poll.md", "../examples/hello.md"
+    assert text == (f"[a](host.md#x) [`b`]({reference}) [`device/poll.hpp`]({reference}) [c]({example})\n"
+                    f"[`examples/hello`]({example}) [d](../LICENSE) [](gone) `[](gone)`\n```\n[x](y)\n```"), text
+    assert site.errors == ["docs/other.md: the link gone leads to no file of the repository"], site.errors
+    assert site.copies == {"LICENSE"}, site.copies
+    site.pages = {"README.md": "# One", "docs/host.md": "# `Two`", "docs/new.md": "# Three"}
+    nav = site.navigation("# order\nStart\n  README.md\nMore to read\n  docs/host.md\n  docs/gone.md\n")
+    assert nav == [{"Start": "README.md"}, {"More to read": "docs/host.md"}, {"More": "docs/new.md"}], nav
+    assert "docs/gone.md is no page" in site.errors[-1], site.errors
+    print("headers, pages and links are read as they are meant")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["build", "self-test"])
+    parser.add_argument("--root", required=True)
+    parser.add_argument("--work")
+    parser.add_argument("--python", action="append", default=[])
+    arguments = parser.parse_args()
+    if arguments.what == "self-test":
+        return self_test(os.path.abspath(arguments.root))
+    if not arguments.work:
+        parser.error("build wants --work")
+    return build(os.path.abspath(arguments.root), os.path.abspath(arguments.work), [*arguments.python, sys.executable])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
