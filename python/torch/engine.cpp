@@ -31,7 +31,7 @@ auto translated(F&& body) {
 
 class CommEngine final : public Engine {
  public:
-  CommEngine(std::unique_ptr<Communicator> communicator) : comm_(std::move(communicator), true) {}
+  CommEngine(std::unique_ptr<Communicator> communicator) : comm_(std::move(communicator)) {}
 
   Device device() const override { return comm_.device(); }
   int rank() const override { return comm_.rank(); }

@@ -71,26 +71,27 @@ CollectiveCall callOf(Operation const& operation, int rank, int ranks) {
 
 }  // namespace
 
-Comm::Comm(std::unique_ptr<Communicator> communicator, bool blocking)
+Comm::Comm(std::unique_ptr<Communicator> communicator, Wishes const& wishes)
     : algorithms_(algorithms()),
       communicator_(std::move(communicator)),
       rank_(communicator_->rank()),
       size_(communicator_->size()),
       device_(communicator_->device()),
       machine_(device_.runtime()),
-      blocking_(blocking),
+      wishes_(wishes),
       queue_(device_, false) {
   if (auto const limit = patience("MSCCLPP_KERNEL_TIMEOUT")) communicator_->setTimeLimit(*limit);
   meetFirst();
   if (isApart_) return;
+  setContextLimits(*communicator_, {.blocks = wishes.maxBlocks});
   (void)World::of(*communicator_);
   prepareKernels(device());
   links_.emplace(*communicator_, linkRequirement(size()));
   signals_.emplace(*communicator_, ranksHere_ == size());
 }
 
-Comm::Comm(std::shared_ptr<Bootstrap> bootstrap, Device device, bool blocking)
-    : Comm(std::make_unique<Communicator>(std::move(bootstrap), device), blocking) {}
+Comm::Comm(std::shared_ptr<Bootstrap> bootstrap, Device device, Wishes const& wishes)
+    : Comm(std::make_unique<Communicator>(std::move(bootstrap), device), wishes) {}
 
 Comm::~Comm() {
   for (auto const& each : windows_) forgetWindow(each.first);
@@ -384,7 +385,7 @@ Stream const& Comm::streamOf(std::span<Operation const> messages) {
 
 void Comm::startMessages(std::span<Operation const> messages) {
   auto const& stream = streamOf(messages);
-  MessageGroup group(*links_, stream);
+  MessageGroup group(*links_, stream, wishes_.maxBlocks);
   std::vector<void*> others;
   for (auto const& message : messages) {
     auto const bytes = message.count * bytesOf(message.type);
@@ -410,7 +411,7 @@ std::byte* Comm::scratch(std::size_t bytes, bool capturing) {
   return static_cast<std::byte*>(scratch_.back().data());
 }
 
-std::shared_ptr<Comm> Comm::split(int color, int key, bool blocking) {
+std::shared_ptr<Comm> Comm::split(int color, int key, Wishes const& wishes) {
   std::lock_guard const lock(mutex_);
   requireUsableOrRevoked();
   if (color < 0 && color != noColor) refuse(ncclInvalidArgument, "rank {}: colour {}; give 0 or more", rank(), color);
@@ -427,10 +428,10 @@ std::shared_ptr<Comm> Comm::split(int color, int key, bool blocking) {
     if (all[static_cast<std::size_t>(other)].color == color) members.push_back(other);
   }
   std::ranges::stable_sort(members, {}, [&](int member) { return all[static_cast<std::size_t>(member)].key; });
-  return std::make_shared<Comm>(communicator_->shrink(members), blocking);
+  return std::make_shared<Comm>(communicator_->shrink(members), wishes);
 }
 
-std::shared_ptr<Comm> Comm::shrink(std::span<int const> excluded, bool blocking) {
+std::shared_ptr<Comm> Comm::shrink(std::span<int const> excluded, Wishes const& wishes) {
   std::lock_guard const lock(mutex_);
   std::vector<int> members;
   for (int other = 0; other < size(); ++other) {
@@ -443,7 +444,7 @@ std::shared_ptr<Comm> Comm::shrink(std::span<int const> excluded, bool blocking)
     }
     if (out == rank()) refuse(ncclInvalidUsage, "rank {}: it is excluded itself, so it must not call", rank());
   }
-  return std::make_shared<Comm>(communicator_->shrink(members), blocking);
+  return std::make_shared<Comm>(communicator_->shrink(members), wishes);
 }
 
 ncclUniqueId Comm::makeGrowthId() {

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,11 +33,17 @@
 
 namespace mscclpp::nccl {
 
+// What a program asks of a communicator.
+struct Wishes {
+  bool blocking = true;
+  std::uint32_t maxBlocks = 0;  // of a kernel; 0: as are fastest
+};
+
 class Comm {
  public:
   // Collective over its ranks.
-  explicit Comm(std::unique_ptr<Communicator> communicator, bool blocking);
-  Comm(std::shared_ptr<Bootstrap> bootstrap, Device device, bool blocking);
+  explicit Comm(std::unique_ptr<Communicator> communicator, Wishes const& wishes = {});
+  Comm(std::shared_ptr<Bootstrap> bootstrap, Device device, Wishes const& wishes);
   ~Comm();
 
   int rank() const noexcept { return rank_; }
@@ -46,7 +53,7 @@ class Comm {
   // Of the communicator; the same on all its ranks.
   std::uint64_t key() const noexcept { return key_; }
   int ranksHere() const noexcept { return ranksHere_; }  // in this process
-  bool blocking() const noexcept { return blocking_; }
+  Wishes const& wishes() const noexcept { return wishes_; }
   bool hasOneSided() const noexcept { return signals_.has_value(); }
 
   // Throws where this cannot be right.
@@ -62,9 +69,9 @@ class Comm {
   bool startsAtOnce(std::span<Operation const> operations);
 
   // Collective: those of one colour, by key, then by rank. Null for noColor.
-  std::shared_ptr<Comm> split(int color, int key, bool blocking);
+  std::shared_ptr<Comm> split(int color, int key, Wishes const& wishes);
   // Collective over those that are not excluded.
-  std::shared_ptr<Comm> shrink(std::span<int const> excluded, bool blocking);
+  std::shared_ptr<Comm> shrink(std::span<int const> excluded, Wishes const& wishes);
 
   int addFactor(Factor const& factor);
   Factor factor(int op) const;
@@ -140,7 +147,7 @@ class Comm {
   int const size_;
   Device const device_;
   Runtime& machine_;
-  bool blocking_;
+  Wishes const wishes_;
   std::uint64_t key_ = 0;
   int ranksHere_ = 1;
   std::mutex mutex_;  // of work

@@ -70,7 +70,9 @@ TEST_CASE("beyond the bound the least recently used team goes") {
   forEachRankOn(DeviceKind::sim, 2, [](Communicator& communicator) {
     checkContains(errorOf([&] { setContextLimits(communicator, {.teams = 0}); }, ErrorCode::invalidUsage),
                   "there must be at least 1");
-    setContextLimits(communicator, {.teams = 2});
+    setContextLimits(communicator, {.teams = 2, .blocks = communicator.rank() == 0 ? 1u : 3u});
+    CHECK(World::of(communicator).maxBlocks == 1);  // the fewest of any rank
+    checkContains(errorOf([&] { setContextLimits(communicator, {.teams = 2}); }, ErrorCode::invalidUsage), "0 blocks");
     auto const algorithms = AlgorithmCollection::defaults();
     std::vector<Stream> streams;
     std::vector<std::unique_ptr<Sums<float, Sum>>> work;

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
@@ -135,6 +137,53 @@ TEST_CASE("an algorithm of the program makes the calls that it does not refuse")
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   CHECK(*contexts == 0);
+}
+
+TEST_CASE("a communicator has the fewest CTAs that one of its ranks has asked for") {
+  static std::atomic<std::uint32_t> seen;
+  NativeFunctions functions;
+  functions.run = [](std::shared_ptr<void> const&, CollectiveCall const&, Stream const&) {};
+  functions.refusal = [](World const& world, CollectiveCall const&) -> std::string {
+    seen = world.maxBlocks;
+    return "it only looks";
+  };
+  REQUIRE(registerWithNccl(std::make_shared<NativeAlgorithm>("looks", Collective::allReduce, std::move(functions))));
+  // What ranks give; 0: nothing.
+  auto const limitOf = [](std::vector<int> const& given, bool split = false) {
+    ncclUniqueId id{};
+    REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+    onThreads(2, [&](int rank) {
+      ncclConfig_t config{sizeof(ncclConfig_t), 0xcafebeef, 22809, INT_MIN, INT_MIN, INT_MIN, INT_MIN};
+      auto const blocks = given[static_cast<std::size_t>(rank)];
+      if (blocks != 0) config.maxCTAs = blocks;
+      ncclComm_t comm = nullptr, half = nullptr;
+      CHECK_NCCL(ncclCommInitRankConfig(&comm, 2, id, rank, &config));
+      if (split) CHECK_NCCL(ncclCommSplit(comm, 0, rank, &half, nullptr));
+      Stream const stream(simDevice(rank));
+      Data<float> data(simDevice(rank), count, static_cast<float>(rank + 1));
+      CHECK_NCCL(
+          ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, split ? half : comm, stream.native()));
+      stream.synchronize();
+      CHECK(data.are(3));
+      if (split) CHECK_NCCL(ncclCommDestroy(half));
+      CHECK_NCCL(ncclCommDestroy(comm));
+    });
+    return seen.load();
+  };
+  auto const all = limitOf({0, 0});
+  CHECK(all > 1);
+  CHECK(limitOf({1, 1}) == 1);
+  CHECK(limitOf({0, 1}) == 1);
+  CHECK(limitOf({1000, 1000}) == all);
+  CHECK(limitOf({1, 1}, true) == 1);  // what it is made of has said so
+  ::setenv("NCCL_MAX_CTAS", "1", 1);
+  CHECK(limitOf({1000, 1000}) == 1);
+  ::setenv("NCCL_MAX_CTAS", "some", 1);
+  ncclComm_t comm = nullptr;
+  CHECK(ncclCommInitRank(&comm, 1, ncclUniqueId{}, 0) == ncclInvalidArgument);
+  CHECK_MESSAGE(lastError().find("NCCL_MAX_CTAS=some") != std::string::npos, lastError());
+  ::unsetenv("NCCL_MAX_CTAS");
+  CHECK(unregisterFromNccl(Collective::allReduce, "looks"));
 }
 
 TEST_CASE("abort ends what an algorithm of the program has begun") {

@@ -12,9 +12,12 @@
 // whose allocation is gone goes when the next one is made.
 //
 // A team serves one kernel at a time: a graph counts as work of the stream that it was captured from, wherever it runs.
+//
+// Also how many blocks the library's own kernels may have, for programs in which others run beside them.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "mscclpp/host/communicator.hpp"
 
@@ -24,6 +27,7 @@ struct ContextLimits {
   std::size_t teams = 32;
   std::size_t windows = 64;
   std::size_t native = 64;
+  std::uint32_t blocks = 0;  // of a grid that the library chooses, as far as its algorithm allows; 0: as are faster
 
   friend bool operator==(ContextLimits const&, ContextLimits const&) = default;
 };
@@ -38,8 +42,9 @@ struct ContextCounts {
   friend bool operator==(ContextCounts const&, ContextCounts const&) = default;
 };
 
-// Set the same on all ranks, before the calls for which it matters. Throws invalidUsage for
-// fewer than 1 team, 2 windows and 1 native context.
+// Set the same on all ranks, before the calls for which it matters; `blocks` before the first use, and the fewest of
+// any rank hold. Throws invalidUsage for fewer than 1 team, 2 windows and 1 native context, and for blocks that come
+// late.
 void setContextLimits(Communicator const& communicator, ContextLimits const& limits);
 ContextCounts contextCounts(Communicator const& communicator);
 

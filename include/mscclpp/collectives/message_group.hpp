@@ -24,17 +24,18 @@ namespace mscclpp {
 
 class MessageGroup {
  public:
-  // Throws invalidUsage where the stream is of another device. Both must live until start() has returned.
-  MessageGroup(PointToPoint const& links, Stream const& stream);
+  // Throws invalidUsage where the stream is of another device. Both must live until start() has returned. `maxBlocks`:
+  // of a kernel that the library chooses; 0: as many as fit the device.
+  MessageGroup(PointToPoint const& links, Stream const& stream, std::uint32_t maxBlocks = 0);
 
   // `peer`: a rank of the links, also the own one. Throw invalidUsage for a rank that there is not, and a null pointer
   // with bytes.
   MessageGroup& send(void const* data, std::size_t bytes, int peer);
   MessageGroup& recv(void* data, std::size_t bytes, int peer);
 
-  // Empties the group. `blocks` 0: enough for all peers at once, as far as they fit the device. `threads` per block, 0:
-  // the library's choice. Throws invalidUsage for messages to the own rank that do not meet, and unsupported where the
-  // build has no kernels for the device.
+  // Empties the group. `blocks` 0: enough for all peers at once, as far as there may be so many. `threads` per block,
+  // 0: the library's choice. Throws invalidUsage for messages to the own rank that do not meet, and unsupported where
+  // the build has no kernels for the device.
   void start(int blocks = 0, int threads = 0);
 
  private:
@@ -42,6 +43,7 @@ class MessageGroup {
 
   PointToPoint const& links_;
   Stream const& stream_;
+  std::uint32_t maxBlocks_;
   // The k-th messages to and from each peer, by k.
   std::vector<layout::Messages> rounds_;
   std::map<int, std::size_t> sends_;  // so far, by peer

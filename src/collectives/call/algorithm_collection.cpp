@@ -168,7 +168,8 @@ Resolution AlgorithmCollection::resolve(Collective collective, World const& worl
   };
   if (profile_ != nullptr) {
     if (auto const* const tuned = profile_->nearest(request); tuned != nullptr && works(tuned->algorithm)) {
-      return resolved(collective, world, call, {tuned->algorithm, tuned->blocks, tuned->threads});
+      auto const blocks = std::min(tuned->blocks, static_cast<int>(world.maxBlocks));
+      return resolved(collective, world, call, {tuned->algorithm, blocks, tuned->threads});
     }
   }
   for (auto const& name : preferredAlgorithms(request)) {

@@ -73,6 +73,7 @@ void ContextCache::learnWorld() {
   own.wholeLines = communicator_.linesArriveWhole() ? 1 : 0;
   int const sharing = communicator_.ranksPerDevice();
   own.maxBlocks = gridLimitOf(device, static_cast<unsigned>(sharing));
+  if (limits_.blocks != 0) own.maxBlocks = std::min<std::uint64_t>(own.maxBlocks, limits_.blocks);
   device.properties().name.copy(own.device, sizeof own.device - 1);
   auto world = ownWorld(communicator_);
   world.maxBlocks = static_cast<std::uint32_t>(own.maxBlocks);
@@ -234,6 +235,10 @@ void ContextCache::setLimits(ContextLimits const& limits) {
         ErrorCode::invalidUsage,
         "rank {}: setContextLimits with {} teams, {} windows and {} native contexts; there must be at least 1, 2 and 1",
         communicator_.rank(), limits.teams, limits.windows, limits.native);
+  }
+  if (knowsWorld_ && limits.blocks != limits_.blocks) {
+    fail(ErrorCode::invalidUsage, "rank {}: setContextLimits with {} blocks, {} before; set them before the first use",
+         communicator_.rank(), limits.blocks, limits_.blocks);
   }
   limits_ = limits;
 }

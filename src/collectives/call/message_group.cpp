@@ -11,7 +11,8 @@
 #include "mscclpp/collectives/native_algorithm.hpp"
 
 namespace mscclpp {
-MessageGroup::MessageGroup(PointToPoint const& links, Stream const& stream) : links_(links), stream_(stream) {
+MessageGroup::MessageGroup(PointToPoint const& links, Stream const& stream, std::uint32_t maxBlocks)
+    : links_(links), stream_(stream), maxBlocks_(maxBlocks) {
   if (stream.device() == links.device()) return;
   fail(ErrorCode::invalidUsage, "rank {}: MessageGroup: the stream belongs to {} device {}, the links to {} device {}",
        links.rank(), nameOf(stream.device().kind), stream.device().ordinal, nameOf(links.device().kind),
@@ -85,6 +86,8 @@ void MessageGroup::start(int blocks, int threads) {
          "rank {}: MessageGroup::start with blocks of {} threads; a multiple of {} up to {} is possible", rank, threads,
          kernel->minThreads, kernel->maxThreads);
   }
+  auto room = static_cast<std::uint32_t>(links_.device().properties().multiprocessors / links_.ranksPerDevice());
+  if (maxBlocks_ != 0) room = std::min(room, maxBlocks_);
   for (auto const& round : rounds) {
     std::uint64_t largest = 0;
     std::uint32_t sends = 0;
@@ -95,9 +98,7 @@ void MessageGroup::start(int blocks, int threads) {
       sends += round.hasSend(peer) ? 1 : 0;
       recvs += round.hasRecv(peer) ? 1 : 0;
     }
-    auto shape = messageLaunchShape(
-        *kernel, std::max(sends, recvs), layout.lanes, largest,
-        static_cast<std::uint32_t>(links_.device().properties().multiprocessors / links_.ranksPerDevice()));
+    auto shape = messageLaunchShape(*kernel, std::max(sends, recvs), layout.lanes, largest, room);
     if (blocks != 0) shape.blocks = static_cast<unsigned>(blocks);
     if (threads != 0) shape.threads = static_cast<unsigned>(threads);
     shape.overlapPrevious = kernel->overlaps && links_.ranksPerDevice() == 1;

@@ -2,12 +2,14 @@
 //
 // Communicators: made, asked, split, ended; memory; errors.
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "mscclpp/host/env.hpp"
 #include "nccl/exports/exports.hpp"
 #include "nccl/handle.hpp"
 #include "nccl/ids.hpp"
@@ -16,12 +18,21 @@
 namespace mscclpp::nccl {
 namespace {
 
-// What a configuration asks for, as far as it is of use here.
-struct Wishes {
-  bool blocking = true;
-};
+// NCCL_MAX_CTAS, which goes before configurations; 0 where it is not set.
+std::uint32_t blocksOfEnvironment() {
+  auto const text = processVariable("NCCL_MAX_CTAS");
+  if (!text) return 0;
+  std::uint32_t blocks = 0;
+  auto const [end, error] = std::from_chars(text->data(), text->data() + text->size(), blocks);
+  if (error != std::errc() || end != text->data() + text->size() || blocks == 0) {
+    refuse(ncclInvalidArgument, "NCCL_MAX_CTAS={}; it is a number of blocks from 1 on", *text);
+  }
+  return blocks;
+}
 
-Wishes wishesOf(ncclConfig_t const* given, Wishes const& inherited = {}) {
+// What a configuration asks for, as far as it is of use here.
+Wishes wishesOf(ncclConfig_t const* given, Wishes inherited = {}) {
+  if (auto const blocks = blocksOfEnvironment(); blocks != 0) inherited.maxBlocks = blocks;
   if (given == nullptr) return inherited;
   ncclConfig_t config{.size = 0,
                       .magic = 0,
@@ -47,7 +58,12 @@ Wishes wishesOf(ncclConfig_t const* given, Wishes const& inherited = {}) {
   if (config.minCTAs != undefinedInt && config.maxCTAs != undefinedInt && config.minCTAs > config.maxCTAs) {
     refuse(ncclInvalidArgument, "a configuration of at least {} and at most {} CTAs", config.minCTAs, config.maxCTAs);
   }
-  return {config.blocking == undefinedInt ? inherited.blocking : config.blocking == 1};
+  auto wishes = inherited;
+  if (config.blocking != undefinedInt) wishes.blocking = config.blocking == 1;
+  if (config.maxCTAs != undefinedInt && !processVariable("NCCL_MAX_CTAS")) {
+    wishes.maxBlocks = static_cast<std::uint32_t>(config.maxCTAs);
+  }
+  return wishes;
 }
 
 // Sets *comm at once, and has `make` run, which waits for other ranks.
@@ -78,7 +94,7 @@ ncclResult_t initRank(ncclComm_t* comm, int ranks, ncclUniqueId const& id, int r
   (void)device.properties();
   auto const wishes = wishesOf(config);
   return begin(comm, device, wishes, nullptr,
-               [=] { return std::make_shared<Comm>(meetBy(id, rank, ranks), device, wishes.blocking); });
+               [=] { return std::make_shared<Comm>(meetBy(id, rank, ranks), device, wishes); });
 }
 
 void requirePlace(void const* place) {
@@ -161,7 +177,7 @@ ncclResult_t pncclCommFinalize(ncclComm_t comm) {
   return grouped("ncclCommFinalize", [&] {
     auto& handle = Handle::of(comm);
     auto const one = handle.comm();
-    return enqueueJob(&handle, one->blocking(), [one] { one->finalize(); });
+    return enqueueJob(&handle, one->wishes().blocking, [one] { one->finalize(); });
   });
 }
 
@@ -189,11 +205,11 @@ ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* mad
     *made = nullptr;
     auto& handle = Handle::of(comm);
     auto const parent = handle.comm();
-    auto const wishes = wishesOf(config, {parent->blocking()});
+    auto const wishes = wishesOf(config, parent->wishes());
     if (color < 0 && color != noColor)
       refuse(ncclInvalidArgument, "colour {}; give 0 or more, or NCCL_SPLIT_NOCOLOR", color);
-    if (color == noColor) return enqueueJob(&handle, wishes.blocking, [=] { (void)parent->split(color, key, true); });
-    return begin(made, handle.device(), wishes, &handle, [=] { return parent->split(color, key, wishes.blocking); });
+    if (color == noColor) return enqueueJob(&handle, wishes.blocking, [=] { (void)parent->split(color, key, {}); });
+    return begin(made, handle.device(), wishes, &handle, [=] { return parent->split(color, key, wishes); });
   });
 }
 
@@ -204,13 +220,13 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm
     *made = nullptr;
     auto& handle = Handle::of(comm);
     auto const parent = handle.comm();
-    auto const wishes = wishesOf(config, {parent->blocking()});
+    auto const wishes = wishesOf(config, parent->wishes());
     if (excluded == nullptr || count < 1 || count >= parent->size()) {
       refuse(ncclInvalidArgument, "{} of {} ranks to be excluded", count, parent->size());
     }
     if ((flags & shrinkAborts) != 0) parent->abort();
     std::vector<int> const out(excluded, excluded + count);
-    return begin(made, handle.device(), wishes, &handle, [=] { return parent->shrink(out, wishes.blocking); });
+    return begin(made, handle.device(), wishes, &handle, [=] { return parent->shrink(out, wishes); });
   });
 }
 
@@ -234,7 +250,7 @@ ncclResult_t pncclCommGrow(ncclComm_t comm, int ranks, ncclUniqueId const* id, i
     }
     auto& handle = Handle::of(comm);
     auto const parent = handle.comm();
-    auto const wishes = wishesOf(config, {parent->blocking()});
+    auto const wishes = wishesOf(config, parent->wishes());
     if (rank != -1) {
       refuse(ncclInvalidArgument, "rank {}: it grows with its communicator, so its rank is to be -1, not {}",
              parent->rank(), rank);
@@ -245,7 +261,7 @@ ncclResult_t pncclCommGrow(ncclComm_t comm, int ranks, ncclUniqueId const* id, i
     auto const given = id == nullptr ? std::nullopt : std::optional(*id);
     return begin(made, handle.device(), wishes, &handle, [=, device = handle.device()] {
       auto const agreed = parent->agreeToGrow(ranks, given ? &*given : nullptr);
-      return std::make_shared<Comm>(meetBy(agreed, parent->rank(), ranks), device, wishes.blocking);
+      return std::make_shared<Comm>(meetBy(agreed, parent->rank(), ranks), device, wishes);
     });
   });
 }
