@@ -28,8 +28,9 @@
 // On end, what this rank has placed is all there; what it has sent has gone but need not be placed yet. What came stays
 // in the memory of `experts` for Combine until the next Dispatch with it.
 //
-// Cost: each row leaves once for each rank, as pieces by a warp each, and with each piece goes an addition behind a
-// fence. Beside the rows 272 bytes each. place reads each row here once and writes it once for each expert.
+// Cost: each row leaves once for each rank, as pieces by a warp each, which reads its piece once for all ranks; behind
+// one fence then goes an addition to each. Beside the rows 272 bytes each. place reads each row here once and writes it
+// once for each expert.
 #pragma once
 
 #include <concepts>
@@ -66,15 +67,23 @@ class Dispatch {
   MSCCLPP_DEVICE void send(Senders const& blocks, MatrixView<T const> const& x, Routing<I> const& routing) const {
     experts_.check(routing, x);
     RoutingScan scan(experts_, routing, blocks);
+    // By the threads with least to do meanwhile; barriers stand behind it, in sendCounts() and forEachBatch().
+    auto const group = thisBlock();
+    for (auto i = group.size() - 1 - group.rank(); i < static_cast<unsigned>(experts_.size()); i += group.size()) {
+      round_.ready(static_cast<int>(i));
+    }
     sendCounts(blocks, scan);
     auto const& layout = experts_.layout;
     scan.forEachBatch([&](RoutingBatch const& batch) {
       auto const warps = impl::Warps::ofBlock();
-      for (auto unit = warps.rank; unit < batch.tokens * routing.topK * layout.pieces; unit += warps.count) {
-        auto const entry = unit / layout.pieces;
-        auto const token = entry / routing.topK;
-        auto const k = entry % routing.topK;
-        if (batch.isLead(token, k)) sendPiece(x, routing, batch, token, k, unit % layout.pieces);
+      auto const pieces = batch.tokens * layout.pieces;
+      // Where there are more warps than pieces, several share out the ranks that a piece goes to.
+      auto const shares = maximum(1u, warps.count / pieces);
+      for (auto unit = warps.rank; unit < pieces * shares; unit += warps.count) {
+        auto const piece = unit % pieces;
+        auto const token = piece / layout.pieces;
+        auto const ranks = shareOf(batch.leads[token], unit / pieces, shares);
+        if (ranks != 0) sendPiece(x, routing, batch, token, piece % layout.pieces, ranks);
       }
     });
   }
@@ -135,10 +144,9 @@ class Dispatch {
     auto const group = thisBlock();
     auto const perRank = experts_.layout.perRank;
     auto const ranks = static_cast<std::uint32_t>(experts_.size());
+    if (scan.teller() < ranks) syncWhole(group);
     for (auto i = scan.teller(); i < ranks; i += blocks.blockCount()) {
       int const peer = static_cast<int>((static_cast<std::uint32_t>(experts_.rank()) + 1 + i) % ranks);
-      if (group.rank() == 0) round_.ready(peer);
-      syncWhole(group);
       auto* const counts = experts_.counts(peer, experts_.rank());
       for (auto e = group.rank(); e <= perRank; e += group.size()) {
         counts[e] = e < perRank ? scan.tokensFor(peer, e) : scan.rowsFor(peer);
@@ -149,50 +157,77 @@ class Dispatch {
     }
   }
 
+  // Of the bits that are set, those whose turn it is.
+  MSCCLPP_DEVICE static std::uint32_t shareOf(std::uint32_t bits, std::uint32_t share, std::uint32_t shares) {
+    if (shares == 1) return bits;
+    std::uint32_t mine = 0, turn = 0;
+    for (auto rest = bits; rest != 0; rest &= rest - 1) {
+      if (turn == share) mine |= rest & (0 - rest);
+      turn = turn + 1 == shares ? 0 : turn + 1;
+    }
+    return mine;
+  }
+
+  // To the ranks of the token's experts whose bits are set: lane k knows where that is for the k-th.
   template <class I>
   MSCCLPP_DEVICE void sendPiece(MatrixView<T const> const& x, Routing<I> const& routing, RoutingBatch const& batch,
-                                std::uint32_t token, std::uint32_t k, std::uint32_t number) const {
+                                std::uint32_t token, std::uint32_t number, std::uint32_t ranks) const {
     auto const warp = thisWarp();
     auto const& layout = experts_.layout;
     int const self = experts_.rank();
-    auto const entry = token * routing.topK + k;
-    int const peer = experts_.rankOf(batch.expert[entry]);
-    auto const slot = batch.slot[entry];
-    if (warp.rank() == 0) round_.ready(peer);
-    syncWhole(warp);
+    bool const sends = (ranks >> warp.rank() & 1) != 0;
+    auto const entry = token * routing.topK + (sends ? warp.rank() : 0);
+    int const peer = sends ? experts_.rankOf(batch.expert[entry]) : self;
+    auto const slot = sends ? batch.slot[entry] : 0;
+    auto const each = [&](auto const& f) {
+      for (std::uint32_t k = 0; k < routing.topK; ++k) {
+        if ((ranks >> k & 1) != 0) f(k);
+      }
+    };
     if (number == 0) {
-      auto& head = experts_.head(peer, self, slot);
-      if (warp.rank() < routing.topK) {
-        auto const other = token * routing.topK + warp.rank();
-        auto const expert = batch.expert[other];
-        bool const there = expert >= 0 && experts_.rankOf(expert) == peer;
-        head.entries[warp.rank()] = {
-            .expert = there ? expert - peer * static_cast<std::int32_t>(layout.perRank) : -1,
-            .position = there ? batch.position[other] : 0,
-            .weight = routing.weight(batch.first + token, warp.rank()),
-            .row = layout::noExpertRow,
-        };
-      } else if (warp.rank() < layout.limits.topK) {
-        head.entries[warp.rank()].expert = -1;
-      }
-      if (warp.rank() == 0) {
-        head.token = batch.first + token;
-        std::uint32_t part = 0;
-        for (std::uint32_t i = 0; i < k; ++i) part += batch.isLead(token, i) ? 1 : 0;
-        head.part = part;
-      }
+      each([&](std::uint32_t k) {
+        int const at = arch::shuffle(peer, k);
+        sendHead(experts_.head(at, self, arch::shuffle(slot, k)), routing, batch, token, k, at);
+      });
     }
     auto const piece = impl::RowPiece::of(layout, number);
     auto const* const from = x.at(batch.first + token, piece.first);
     auto* const to = experts_.row<W>(peer, self, slot) + piece.first;
     if constexpr (isQuantised) {
-      quantise(from, to, experts_.scales(peer, self, slot), piece);
+      auto* const scales = experts_.scales(peer, self, slot);
+      each([&](std::uint32_t k) { quantise(from, arch::shuffle(to, k), arch::shuffle(scales, k), piece); });
     } else {
-      copy(warp, to, from, std::uint64_t{piece.count} * sizeof(W));
+      impl::copyToEach(from, piece.count, impl::isWhole(x, 16),
+                       [&](auto const& f) { each([&](std::uint32_t k) { f(arch::shuffle(to, k)); }); });
     }
     syncWhole(warp);
-    if (warp.rank() == 0) {
-      round_.arrive(peer, layout.rowFlag(static_cast<std::uint32_t>(self), slot / layout.tileTokens));
+    if (sends) round_.arrive(peer, layout.rowFlag(static_cast<std::uint32_t>(self), slot / layout.tileTokens));
+  }
+
+  // What goes with a token's row to the rank of its k-th expert.
+  template <class I>
+  MSCCLPP_DEVICE void sendHead(layout::ExpertRow& head, Routing<I> const& routing, RoutingBatch const& batch,
+                               std::uint32_t token, std::uint32_t k, int peer) const {
+    auto const lane = thisWarp().rank();
+    auto const& layout = experts_.layout;
+    if (lane < routing.topK) {
+      auto const entry = token * routing.topK + lane;
+      auto const expert = batch.expert[entry];
+      bool const there = expert >= 0 && experts_.rankOf(expert) == peer;
+      head.entries[lane] = {
+          .expert = there ? expert - peer * static_cast<std::int32_t>(layout.perRank) : -1,
+          .position = there ? batch.position[entry] : 0,
+          .weight = routing.weight(batch.first + token, lane),
+          .row = layout::noExpertRow,
+      };
+    } else if (lane < layout.limits.topK) {
+      head.entries[lane].expert = -1;
+    }
+    if (lane == 0) {
+      head.token = batch.first + token;
+      std::uint32_t part = 0;
+      for (std::uint32_t i = 0; i < k; ++i) part += batch.isLead(token, i) ? 1 : 0;
+      head.part = part;
     }
   }
 

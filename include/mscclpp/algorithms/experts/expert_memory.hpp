@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "mscclpp/base/bits.hpp"
+#include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/number.hpp"
 #include "mscclpp/device/poll.hpp"
@@ -154,6 +155,31 @@ template <unsigned N, class F>
 MSCCLPP_DEVICE void forEachElements(std::uint32_t count, F const& f) {
   for (auto first = thisWarp().rank() * N; first < count; first += arch::warpSize * N) {
     f(first, minimum(N, count - first));
+  }
+}
+
+// By a warp: a part of a row, read once, to each place that `each` gives: each(f) calls f(to), by all lanes. `whole`:
+// all of them lie at multiples of 16 bytes.
+template <class T, class Each>
+MSCCLPP_DEVICE void copyToEach(T const* from, std::uint32_t count, bool whole, Each const& each) {
+  constexpr unsigned together = 4;  // loads on their way
+  auto const bytes = count * static_cast<std::uint32_t>(sizeof(T));
+  if (!whole || bytes % 16 != 0) return each([&](T* to) { copy(thisWarp(), to, from, bytes); });
+  auto const* const source = reinterpret_cast<Payload<4> const*>(from);
+  for (std::uint32_t first = 0; first < bytes / 16; first += together * arch::warpSize) {
+    Payload<4> held[together];
+    arch::leaveUnset(held);
+    auto const at = [&](unsigned i) { return first + i * arch::warpSize + thisWarp().rank(); };
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < together; ++i) {
+      if (at(i) < bytes / 16) held[i] = source[at(i)];
+    }
+    each([&](T* to) {
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < together; ++i) {
+        if (at(i) < bytes / 16) reinterpret_cast<Payload<4>*>(to)[at(i)] = held[i];
+      }
+    });
   }
 }
 

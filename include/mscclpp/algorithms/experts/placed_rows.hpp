@@ -15,7 +15,6 @@
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
-#include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/memory.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/tiles/slots.hpp"
@@ -88,7 +87,12 @@ class RowPlacer {
     auto& head = experts_.head(self, source, slot);
     auto const terms =
         laidOut_.byToken ? placesByToken(source, slot, head, number == 0) : placesByExpert(source, head, number == 0);
-    copyToAll(experts_.template row<W>(self, source, slot) + piece.first, terms, piece);
+    copyToEach(experts_.template row<W>(self, source, slot) + piece.first, piece.count, isWhole(out_.rows, 16),
+               [&](auto const& f) {
+                 for (std::uint32_t k = 0; k < terms.count(); ++k) {
+                   if (terms.row(k) != layout::noExpertRow) f(out_.rows.at(terms.row(k), piece.first));
+                 }
+               });
     for (std::uint32_t k = 0; k < terms.count(); ++k) {
       auto const row = terms.row(k);
       if (row == layout::noExpertRow) continue;
@@ -152,34 +156,6 @@ class RowPlacer {
     return layout::noExpertRow;
   }
 
-  // Read once, whatever the number of its experts, where rows are whole payloads.
-  MSCCLPP_DEVICE void copyToAll(W const* from, ExpertTerms const& terms, RowPiece const& piece) const {
-    constexpr unsigned n = 16 / sizeof(W);
-    constexpr unsigned together = 4;  // loads on their way
-    auto const lane = thisWarp().rank();
-    auto const bytes = piece.count * static_cast<std::uint32_t>(sizeof(W));
-    bool const whole = isWhole(out_.rows, 16) && bytes % 16 == 0;
-    for (std::uint32_t first = 0; whole && first < bytes / 16; first += together * arch::warpSize) {
-      Payload<4> held[together];
-      arch::leaveUnset(held);
-      auto const at = [&](unsigned i) { return first + i * arch::warpSize + lane; };
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) {
-        if (at(i) < bytes / 16) held[i] = *reinterpret_cast<Payload<4> const*>(from + at(i) * n);
-      }
-      for (std::uint32_t k = 0; k < terms.count(); ++k) {
-        if (terms.row(k) == layout::noExpertRow) continue;
-        auto* const to = out_.rows.at(terms.row(k), piece.first);
-        MSCCLPP_UNROLL
-        for (unsigned i = 0; i < together; ++i) {
-          if (at(i) < bytes / 16) *reinterpret_cast<Payload<4>*>(to + at(i) * n) = held[i];
-        }
-      }
-    }
-    for (std::uint32_t k = 0; !whole && k < terms.count(); ++k) {
-      if (terms.row(k) != layout::noExpertRow) copy(thisWarp(), out_.rows.at(terms.row(k), piece.first), from, bytes);
-    }
-  }
   MSCCLPP_DEVICE void placeScales(int source, std::uint32_t slot, std::uint32_t row, RowPiece const& piece) const {
     auto const& layout = experts_.layout;
     auto const first = piece.first / layout.scaleColumns;

@@ -17,9 +17,10 @@
 //
 // Order. ready: the rank's kernels before this round have ended, so all memory that tiles are written to is free; its
 // readers need no flag of their own. arrive releases, in the scope of the system: it stands behind a barrier of those
-// who have written. Where bulk stores have, their thread calls bulkWait() ahead of it; bulkWaitRead() only tells that
-// the source has been read, and the flag would overtake the data. await acquires: others may read behind a barrier; the
-// thread that starts bulk loads from there calls bulkFence() first.
+// who have written. Lanes of a warp that arrive together, each where it likes, do so behind one fence of the warp.
+// Where bulk stores have, their thread calls bulkWait() ahead of it; bulkWaitRead() only tells that the source has been
+// read, and the flag would overtake the data. await acquires: others may read behind a barrier; the thread that starts
+// bulk loads from there calls bulkFence() first.
 //
 // Cost: a store per peer and launch; arrive an addition that nobody waits for; ready and await a load where it has
 // come. end waits until all peers have begun the round, as they long have where data was exchanged, and then clears the
