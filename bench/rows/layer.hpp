@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "mscclpp/algorithms/rows/all_reduce_rows.hpp"
@@ -55,8 +56,9 @@ MSCCLPP_DEVICE void addNorm(R& row, Old const& old, Weights const& weights, Matr
   row.map([=](float v, float weight) { return v * norm * weight; }, weights);
 }
 
-// Q: as what rows come out. A row is with a cluster, so that few rows have many multiprocessors, and each thread but
-// one payload: more of them cost latency, and in the registers of one block there is no room for 8192 columns.
+// Q: as what rows come out; void: as their sums, without residual and norm. A row is with a cluster, so that few rows
+// have many multiprocessors, and each thread but one payload: more of them cost latency, and in the registers of one
+// block there is no room for 8192 columns.
 template <RowSchedule Schedule, class Q>
 struct FusedKernel {
   using Rows = AllReduceRows<Schedule, PacketTransport<LL128>, Sum, 0, ClusterPerRow>;
@@ -65,11 +67,15 @@ struct FusedKernel {
   MSCCLPP_DEVICE void operator()(Operands const& o, DeviceTeam const& team, layout::WindowHandle const& values,
                                  layout::WindowHandle const& scales) const {
     allowNextKernel();
+    if constexpr (std::is_void_v<Q>) {
+      Rows{team}(thisGrid(), o.matrix(o.x), [&](auto& row) { row.store(o.matrix(o.sums)); });
+      return;
+    }
     auto const work = [&](auto& row, auto const& old, auto const& weights) {
       addNorm(row, old, weights, o.matrix(o.kept));
       if constexpr (std::same_as<Q, bf16>) {
         row.store(o.matrix(o.y));
-      } else {
+      } else if constexpr (!std::is_void_v<Q>) {
         row.template quantise<scaleColumns>(SymmetricMatrix<Q>(values, 0, o.tokens, o.hidden),
                                             SymmetricMatrix<float>(scales, 0, o.tokens, o.scalesOfRow()));
       }
@@ -187,6 +193,7 @@ class Layer {
   }
   template <RowSchedule Schedule, class Q>
   std::size_t wrongRows() const {
+    if constexpr (std::is_void_v<Q>) return wrongSums();
     auto const kept = copyToHost(kept_), y = copyToHost(y_);
     auto const values = copyToHost(values_);
     auto const scales = copyToHost(scales_);

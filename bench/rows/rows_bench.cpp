@@ -44,6 +44,7 @@ class RankBench {
     lines.back().form += " by " + chosen.algorithm->name();
     lines.push_back(measurePair<bf16>("all-reduce, norm", blocks, reduce));
     lines.push_back(measurePair<Float8E4M3>("all-reduce, norm FP8", blocks, reduce));
+    lines.push_back(measureFused<RowOneShot, void>("rows without a norm"));
     lines.push_back(measureFused<RowOneShot, bf16>("fused norm"));
     lines.push_back(measureFused<RowOneShot, Float8E4M3>("fused norm FP8"));
     lines.push_back(measureFused<RowTwoShot, Float8E4M3>("fused two-shot FP8"));

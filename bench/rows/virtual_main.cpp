@@ -109,6 +109,7 @@ std::vector<Line> timeAll(Options const& options) {
                          [](RankRun const& run) { run.timePair([] {}, [&] { return run.layer.wrongSums(); }); }));
   lines.push_back(timeOfPair<bf16>(options, "all-reduce, norm"));
   lines.push_back(timeOfPair<Float8E4M3>(options, "all-reduce, norm FP8"));
+  lines.push_back(timeOfFused<RowOneShot, void>(options, "rows without a norm"));
   lines.push_back(timeOfFused<RowOneShot, bf16>(options, "fused norm"));
   lines.push_back(timeOfFused<RowOneShot, Float8E4M3>(options, "fused norm FP8"));
   lines.push_back(timeOfFused<RowTwoShot, Float8E4M3>(options, "fused two-shot FP8"));
