@@ -14,18 +14,20 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "host/cuda/multicast_driver.hpp"
+#include "host/memory/split_memory.hpp"
 #include "mscclpp/host/device.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/runtime.hpp"
 
 namespace mscclpp::test {
 
-class FakeRuntime final : public Runtime {
+class FakeRuntime final : public Runtime, public SplitMemory {
  public:
   static constexpr int devices = 8;
 
@@ -37,6 +39,7 @@ class FakeRuntime final : public Runtime {
     int splitLines = -1;  // device to which 128-byte lines do not arrive whole
     bool streamsBusy = false;
     bool lateCopies = false;       // those of a stream are made when somebody waits for it
+    bool sideBySide = false;       // memory may be several allocations
     bool driverMulticast = false;  // multicast memory as on GPUs, by the CUDA driver
   };
   Wishes wishes;
@@ -95,6 +98,19 @@ class FakeRuntime final : public Runtime {
     blocks_[base] = {device, last, bytes * parts};
     return base;
   }
+  // Allocations of these sizes, whole pages, side by side; each is given back by itself.
+  std::vector<std::byte*> allocateSideBySide(int device, std::vector<std::size_t> const& sizes) {
+    std::vector<SharedPiece> pieces;
+    for (auto const bytes : sizes) {
+      int const file = ::memfd_create("fake_device", MFD_CLOEXEC);
+      if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) throwSystemError("memfd", errno);
+      pieces.push_back({file, bytes});
+    }
+    auto const bases = mapPieces(pieces);
+    std::lock_guard const lock(mutex_);
+    for (std::size_t i = 0; i < pieces.size(); ++i) blocks_[bases[i]] = {device, pieces[i].descriptor, pieces[i].bytes};
+    return bases;
+  }
   void giveBack(void* base) noexcept override { unmap(base); }
   void* allocateHost(std::size_t bytes) override { return map(-1, -1, bytes); }
   void giveBackHost(void* base) noexcept override { unmap(base); }
@@ -123,6 +139,15 @@ class FakeRuntime final : public Runtime {
   }
   void* importDescriptor(int device, int descriptor, std::size_t bytes) override {
     return map(device, ::dup(descriptor), bytes);
+  }
+  bool mayGoOn(Allocation const&) const override { return wishes.sideBySide; }
+  void* importPieces(int device, std::span<SharedPiece const> pieces) override {
+    auto* const base = mapPieces(pieces).front();
+    std::size_t total = 0;
+    for (auto const& piece : pieces) total += piece.bytes;
+    std::lock_guard const lock(mutex_);
+    blocks_[base] = {device, -1, total};
+    return base;
   }
   void releaseImport(void* base) noexcept override {
     std::this_thread::yield();
@@ -191,6 +216,25 @@ class FakeRuntime final : public Runtime {
     std::lock_guard const lock(mutex_);
     blocks_[static_cast<std::byte*>(base)] = {device, file, bytes};
     return base;
+  }
+  static std::vector<std::byte*> mapPieces(std::span<SharedPiece const> pieces) {
+    std::size_t total = 0;
+    for (auto const& piece : pieces) total += piece.bytes;
+    void* const base = ::mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) throwSystemError("mmap", errno);
+    std::vector<std::byte*> bases;
+    auto* next = static_cast<std::byte*>(base);
+    for (auto const& piece : pieces) {
+      if (::mmap(next, piece.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, piece.descriptor, 0) ==
+          MAP_FAILED) {
+        int const error = errno;
+        ::munmap(base, total);
+        throwSystemError("mmap", error);
+      }
+      bases.push_back(next);
+      next += piece.bytes;
+    }
+    return bases;
   }
   void unmap(void* base) noexcept {
     std::lock_guard const lock(mutex_);

@@ -17,6 +17,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
+constexpr std::size_t recordBytes = 176;  // of RegisteredMemory::serialize()
+constexpr std::size_t pieceBytes = 24;    // for each descriptor
+
 struct Pipe {
   int ends[2] = {-1, -1};
   Pipe() { REQUIRE(::pipe(ends) == 0); }
@@ -42,7 +45,6 @@ TEST_CASE("another process maps the same memory, with its offset, and later find
   Pipe toReader;
   Pipe toOwner;
   auto const texts = runProcesses(2, [&](int rank) -> std::string {
-    std::size_t const recordBytes = 192;
     if (rank == 0) {
       GpuBuffer<int> const buffer(fake(1), 1024);
       std::vector<int> values(1024);
@@ -51,7 +53,7 @@ TEST_CASE("another process maps the same memory, with its offset, and later find
       {
         auto const memory = RegisteredMemory::own(0, fake(1), buffer.data() + 16, 64);
         auto const record = memory.serialize();
-        if (record.size() != recordBytes) return "record of " + std::to_string(record.size()) + " bytes";
+        if (record.size() != recordBytes + pieceBytes) return "record of " + std::to_string(record.size()) + " bytes";
         toReader.put(record);
         toOwner.get(1);
       }
@@ -59,7 +61,7 @@ TEST_CASE("another process maps the same memory, with its offset, and later find
       toOwner.get(1);
       return copyToHost(buffer)[17] == -5 ? "" : "the peer's store did not arrive";
     }
-    auto const record = toReader.get(recordBytes);
+    auto const record = toReader.get(recordBytes + pieceBytes);
     auto const before = FakeRuntime::instance().liveBlocks();
     {
       auto const memory = RegisteredMemory::deserialize(record, fake(2));
@@ -83,6 +85,56 @@ TEST_CASE("another process maps the same memory, with its offset, and later find
   CHECK(texts[1] == "");
 }
 
+// As tensors of PyTorch's expandable segments are.
+TEST_CASE("memory of several allocations side by side is one to another process") {
+  fake(0);
+  constexpr std::size_t page = 4096;
+  Pipe toReader;
+  Pipe toOwner;
+  auto const texts = runProcesses(2, [&](int rank) -> std::string {
+    auto& machine = FakeRuntime::instance();
+    machine.wishes.sideBySide = true;
+    auto const before = machine.liveBlocks();
+    std::size_t const bytes = recordBytes + 3 * pieceBytes;
+    if (rank == 0) {
+      auto const bases = machine.allocateSideBySide(1, {page, 2 * page, page, page});
+      for (std::size_t i = 0; i < 5 * page; ++i) bases[0][i] = static_cast<std::byte>(i / 16);
+      {
+        // From within the first to within the third.
+        auto const memory = RegisteredMemory::own(0, fake(1), bases[0] + 64, 3 * page + 16);
+        auto const record = memory.serialize();
+        if (record.size() != bytes) return "record of " + std::to_string(record.size()) + " bytes";
+        toReader.put(record);
+        toOwner.get(1);
+      }
+      toReader.put(std::vector<std::byte>(1));
+      toOwner.get(1);
+      if (bases[0][64] != std::byte{0xe0} || bases[2][79] != std::byte{0xe1}) return "the peer's stores did not arrive";
+      for (auto* const base : bases) machine.release(base);
+      return machine.liveBlocks() == before ? "" : "memory is left";
+    }
+    auto const record = toReader.get(bytes);
+    {
+      auto const memory = RegisteredMemory::deserialize(record, fake(2));
+      if (memory.reach() != MemoryReach::descriptor) return "reached in another way";
+      if (memory.size() != 3 * page + 16) return "other size";
+      for (std::size_t i = 0; i < memory.size(); ++i) {
+        if (memory.data()[i] != static_cast<std::byte>((i + 64) / 16)) return "other content at " + std::to_string(i);
+      }
+      memory.data()[0] = std::byte{0xe0};
+      memory.data()[memory.size() - 1] = std::byte{0xe1};
+    }
+    if (machine.liveBlocks() != before) return "a mapping leaked";
+    toOwner.put(std::vector<std::byte>(1));
+    toReader.get(1);
+    auto const error = errorOf([&] { RegisteredMemory::deserialize(record, fake(2)); });
+    toOwner.put(std::vector<std::byte>(1));
+    return mentions(error, "that process no longer shares it") ? "" : textOf(error);
+  });
+  CHECK(texts[0] == "");
+  CHECK(texts[1] == "");
+}
+
 // A handle is closed by the last that has it, while others ask for it anew.
 TEST_CASE("a handle of another process is opened once at a time") {
   fake(0);
@@ -98,7 +150,7 @@ TEST_CASE("a handle of another process is opened once at a time") {
       toOwner.get(1);
       return "";
     }
-    auto const record = toReader.get(192);
+    auto const record = toReader.get(recordBytes);
     auto const errors = runThreads(4, [&](int) {
       for (int i = 0; i < 2000; ++i) (void)RegisteredMemory::deserialize(record, fake(0));
     });
@@ -118,7 +170,7 @@ TEST_CASE("memory of a process that has ended") {
     return "";
   });
   REQUIRE(texts[0] == "");
-  auto const record = pipe.get(192);
+  auto const record = pipe.get(recordBytes + pieceBytes);
   auto const error = errorOf([&] { RegisteredMemory::deserialize(record, fake(1)); });
   REQUIRE(error.has_value());
   CHECK(error->code() == ErrorCode::remoteError);
@@ -172,6 +224,35 @@ TEST_CASE("within one process the pointer itself is used, and other devices are 
   CHECK(other.device() == fake(3));
 }
 
+TEST_CASE("allocations side by side: which belong together, and who is let in") {
+  auto& machine = (fake(0), FakeRuntime::instance());
+  constexpr std::size_t page = 4096;
+  auto const bases = machine.allocateSideBySide(0, {page, page, page});
+  machine.wishes.sideBySide = true;
+  auto const own = RegisteredMemory::own(5, fake(0), bases[0], 2 * page);
+  int const before = machine.peersEnabled;
+  auto const other = RegisteredMemory::deserialize(own.serialize(false), fake(3));
+  CHECK(machine.peersEnabled == before + 2);
+  CHECK(other.data() == bases[0]);
+  CHECK(other.size() == 2 * page);
+  CHECK(RegisteredMemory::own(5, fake(0), bases[1] + 8, page - 8).serialize().size() == recordBytes + pieceBytes);
+  // One of them cannot be shared.
+  machine.wishes.exportable = false;
+  auto const none = errorOf([&] { own.serialize(); });
+  machine.wishes.exportable = true;
+  REQUIRE(none.has_value());
+  CHECK(none->code() == ErrorCode::unsupported);
+  CHECK(own.serialize().size() == recordBytes + 2 * pieceBytes);
+  // No further than they go, and not where the machine has no such memory.
+  CHECK(mentions(errorOf([&] { RegisteredMemory::own(2, fake(0), bases[1], 2 * page + 1); }),
+                 "its allocation ends 4096 bytes after that address"));
+  machine.wishes.sideBySide = false;
+  CHECK(mentions(errorOf([&] { RegisteredMemory::own(2, fake(0), bases[0], page + 1); }),
+                 "its allocation ends 4096 bytes after that address"));
+  machine.wishes = {};
+  for (auto* const base : bases) machine.release(base);
+}
+
 TEST_CASE("stale, foreign and altered bytes") {
   std::vector<std::byte> record;
   {
@@ -189,7 +270,7 @@ TEST_CASE("stale, foreign and altered bytes") {
     CHECK(mentions(errorOf([&] { RegisteredMemory::deserialize(altered, fake(0)); }), "altered"));
   }
   record.pop_back();
-  CHECK(mentions(errorOf([&] { RegisteredMemory::deserialize(record, fake(0)); }), "the 191 bytes"));
+  CHECK(mentions(errorOf([&] { RegisteredMemory::deserialize(record, fake(0)); }), "the 175 bytes"));
 }
 
 TEST_CASE("what cannot be registered or shared is named") {
@@ -209,7 +290,7 @@ TEST_CASE("what cannot be registered or shared is named") {
   machine.wishes = {};
   REQUIRE(error.has_value());
   CHECK(error->code() == ErrorCode::unsupported);
-  CHECK(memory.serialize().size() == 192);
+  CHECK(memory.serialize().size() == recordBytes + pieceBytes);
 }
 
 TEST_CASE("streams") {

@@ -18,6 +18,7 @@
 #include "host/cuda/cuda_copy_engine.hpp"
 #include "host/cuda/cuda_error.hpp"
 #include "host/cuda/multicast_driver.hpp"
+#include "host/memory/split_memory.hpp"
 #include "mscclpp/base/bits.hpp"
 
 namespace mscclpp {
@@ -37,6 +38,7 @@ class Driver {
     find("cuMemAddressFree", 10020, memAddressFree);
     find("cuMemMap", 10020, memMap);
     find("cuMemUnmap", 10020, memUnmap);
+    find("cuMemGetAccess", 10020, memGetAccess);
     find("cuMemSetAccess", 10020, memSetAccess);
     find("cuMemExportToShareableHandle", 10020, memExportToShareableHandle);
     find("cuMemImportFromShareableHandle", 10020, memImportFromShareableHandle);
@@ -68,6 +70,7 @@ class Driver {
   PFN_cuMemAddressFree_v10020 memAddressFree = nullptr;
   PFN_cuMemMap_v10020 memMap = nullptr;
   PFN_cuMemUnmap_v10020 memUnmap = nullptr;
+  PFN_cuMemGetAccess_v10020 memGetAccess = nullptr;
   PFN_cuMemSetAccess_v10020 memSetAccess = nullptr;
   PFN_cuMemExportToShareableHandle_v10020 memExportToShareableHandle = nullptr;
   PFN_cuMemImportFromShareableHandle_v10020 memImportFromShareableHandle = nullptr;
@@ -141,7 +144,7 @@ class StreamNumbers {
   std::uint64_t made_ = 0;
 };
 
-class CudaRuntime final : public Runtime {
+class CudaRuntime final : public Runtime, public SplitMemory {
  public:
   explicit CudaRuntime(int devices) : devices_(devices), perDevice_(static_cast<std::size_t>(devices)) {}
 
@@ -287,7 +290,7 @@ class CudaRuntime final : public Runtime {
     std::size_t bytes = 0;
     driver_.check(driver_.memGetAddressRange(&start, &bytes, address(base)), "find the size of a peer's memory");
     std::lock_guard const lock(mutex_);
-    imports_[static_cast<std::byte*>(base)] = {bytes, device, true};
+    imports_[static_cast<std::byte*>(base)] = {bytes, device, Imported::ipc};
     return base;
   }
 
@@ -302,8 +305,44 @@ class CudaRuntime final : public Runtime {
     void* const base =
         map(handle, rounded, {device}, fmt::format("map {} bytes of a peer's memory on CUDA device {}", bytes, device));
     std::lock_guard const lock(mutex_);
-    imports_[static_cast<std::byte*>(base)] = {rounded, device, false};
+    imports_[static_cast<std::byte*>(base)] = {rounded, device, Imported::descriptor};
     return base;
+  }
+
+  // Virtual memory; what cuMemGetAddressRange tells of it is what one handle is mapped to.
+  bool mayGoOn(Allocation const& allocation) const override { return !supportsIpc(allocation); }
+
+  void* importPieces(int device, std::span<SharedPiece const> pieces) override {
+    checkDevice(device);
+    DeviceScope const scope(device);
+    std::size_t total = 0;
+    for (auto const& piece : pieces) total += piece.bytes;
+    auto const operation =
+        fmt::format("map {} bytes in {} pieces of a peer's memory on CUDA device {}", total, pieces.size(), device);
+    CUdeviceptr base = 0;
+    driver_.check(driver_.memAddressReserve(&base, total, 0, 0, 0), operation);
+    std::size_t mapped = 0;
+    auto code = CUDA_SUCCESS;
+    for (auto const& piece : pieces) {
+      CUmemGenericAllocationHandle handle{};
+      code = driver_.memImportFromShareableHandle(&handle, reinterpret_cast<void*>(std::intptr_t{piece.descriptor}),
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+      if (code != CUDA_SUCCESS) break;
+      code = driver_.memMap(base + mapped, piece.bytes, 0, handle, 0);
+      (void)driver_.memRelease(handle);  // the mapping keeps the memory
+      if (code != CUDA_SUCCESS) break;
+      mapped += piece.bytes;
+    }
+    if (code == CUDA_SUCCESS) code = letIn(device, base, total);
+    if (code != CUDA_SUCCESS) {
+      if (mapped != 0) (void)driver_.memUnmap(base, mapped);
+      (void)driver_.memAddressFree(base, total);
+      driver_.check(code, operation);
+    }
+    auto* const start = reinterpret_cast<std::byte*>(base);
+    std::lock_guard const lock(mutex_);
+    imports_[start] = {total, device, Imported::pieces};
+    return start;
   }
 
   void releaseImport(void* base) noexcept override {
@@ -321,8 +360,11 @@ class CudaRuntime final : public Runtime {
         imports_.erase(found);
       }
       DeviceScope const scope(import.device);
-      if (import.ipc) {
+      if (import.how == Imported::ipc) {
         check(cudaIpcCloseMemHandle(base), "unmap a peer's CUDA memory");
+      } else if (import.how == Imported::pieces) {
+        driver_.check(driver_.memUnmap(address(base), import.bytes), "unmap the pieces of a peer's CUDA memory");
+        driver_.check(driver_.memAddressFree(address(base), import.bytes), "free a range of CUDA virtual addresses");
       } else {
         releaseMapping(base);
       }
@@ -342,6 +384,7 @@ class CudaRuntime final : public Runtime {
            "access",
            device, allocation.device);
     }
+    letInto(device, allocation);
     std::lock_guard const lock(mutex_);
     // Asking twice is an error to CUDA, which its tools report.
     if (!peers_.emplace(device, allocation.device).second) return;
@@ -519,10 +562,11 @@ class CudaRuntime final : public Runtime {
     std::size_t bytes;
   };
   // A peer's memory, valid on `device` only, wherever it lies.
+  enum class Imported : std::uint8_t { ipc, descriptor, pieces };
   struct Import {
     std::size_t bytes;
     int device;
-    bool ipc;
+    Imported how;
   };
 
   static CUdeviceptr address(void const* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
@@ -574,6 +618,28 @@ class CudaRuntime final : public Runtime {
         driver_.pointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address(allocation.base));
     driver_.check(code, fmt::format("ask CUDA how address {} can be shared", fmt::ptr(allocation.base)));
     return legacy != 0;
+  }
+
+  CUresult letIn(int device, CUdeviceptr base, std::size_t bytes) const {
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return driver_.memSetAccess(base, bytes, &access, 1);
+  }
+
+  // Peer access does not open virtual memory, whose maker may have thought of its own device only. What is none is left
+  // as it is.
+  void letInto(int device, Allocation const& allocation) const {
+    if (supportsIpc(allocation)) return;
+    CUmemLocation location{};
+    location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    location.id = device;
+    unsigned long long now = 0;
+    if (driver_.memGetAccess(&now, &location, address(allocation.base)) != CUDA_SUCCESS) return;
+    if (now == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return;
+    driver_.check(letIn(device, address(allocation.base), allocation.bytes),
+                  fmt::format("let CUDA device {} use virtual memory of device {}", device, allocation.device));
   }
 
   static CUmemAllocationProp requestFor(int device) {

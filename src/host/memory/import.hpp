@@ -6,8 +6,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 
+#include "base/format.hpp"
+#include "host/memory/split_memory.hpp"
 #include "mscclpp/host/runtime.hpp"
 
 namespace mscclpp {
@@ -15,9 +18,15 @@ namespace mscclpp {
 // A peer's allocation, as mapped here, at this address; ends with the last copy.
 using Import = std::shared_ptr<void>;
 
-inline Import importDescriptor(Runtime& machine, int device, int descriptor, std::size_t bytes) {
+inline Import importDescriptors(Runtime& machine, int device, std::span<SharedPiece const> pieces) {
   auto const close = [&machine](void* base) { machine.releaseImport(base); };
-  return {machine.importDescriptor(device, descriptor, bytes), close};
+  if (pieces.size() == 1) return {machine.importDescriptor(device, pieces[0].descriptor, pieces[0].bytes), close};
+  auto* const split = dynamic_cast<SplitMemory*>(&machine);
+  if (split == nullptr) {
+    fail(ErrorCode::unsupported, "memory of {} pieces on device {}: this machine maps none side by side", pieces.size(),
+         device);
+  }
+  return {split->importPieces(device, pieces), close};
 }
 
 // A runtime may refuse to open one handle twice, so all memory of one allocation shares its mapping. It is opened,

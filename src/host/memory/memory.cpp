@@ -12,6 +12,7 @@
 #include "base/keyed_hash.hpp"
 #include "host/memory/descriptor_server.hpp"
 #include "host/memory/import.hpp"
+#include "host/memory/split_memory.hpp"
 #include "host/net/host_identity.hpp"
 #include "host/net/socket.hpp"
 #include "host/transport/transport.hpp"
@@ -21,10 +22,10 @@ namespace mscclpp {
 namespace {
 
 constexpr std::uint64_t recordMagic = 0x6d7363636c706d65ull;
-constexpr std::uint32_t recordVersion = 2;
+constexpr std::uint32_t recordVersion = 3;
 
-// What serialize() writes, followed by a KeyRecord and its bytes for each transport. In the byte order of the host; the
-// magic number of another order is refused.
+// What serialize() writes, followed by a PieceRecord for each descriptor, and by a KeyRecord and its bytes for each
+// transport. In the byte order of the host; the magic number of another order is refused.
 struct MemoryRecord {
   std::uint64_t magic;
   std::uint32_t version;
@@ -33,19 +34,23 @@ struct MemoryRecord {
   std::int32_t device;
   std::uint64_t hostIdentity;
   Key128 process;
-  Key128 registration;  // finds the original within its own process
-  Key128 descriptor;
-  std::uint64_t offset;  // into the allocation
+  Key128 registration;   // finds the original within its own process
+  std::uint64_t offset;  // into the allocation, or the first of those that lie side by side
   std::uint64_t bytes;
-  std::uint64_t allocationBytes;
+  std::uint64_t allocationBytes;  // of all
   std::uint32_t hasIpc;
-  std::uint32_t hasDescriptor;
+  std::uint32_t pieces;
   IpcHandle ipc;
   std::int32_t node;  // Runtime::nodeOf
   std::uint32_t keys;
   std::uint64_t check;  // of everything but itself
 };
-static_assert(sizeof(MemoryRecord) == 192);
+static_assert(sizeof(MemoryRecord) == 176);
+
+struct PieceRecord {
+  Key128 descriptor;
+  std::uint64_t bytes;
+};
 
 struct KeyRecord {
   std::uint32_t transport;
@@ -59,6 +64,24 @@ std::uint64_t checkOf(std::span<std::byte const> all) {
   return keyedHash(Key128{}, text);
 }
 
+// The allocations that hold the range, side by side; but one, where the range ends behind what can be found.
+std::vector<Allocation> allocationsOf(Runtime& machine, std::byte* data, std::size_t bytes) {
+  std::vector<Allocation> found{machine.allocationOf(data)};
+  auto const* const split = dynamic_cast<SplitMemory const*>(&machine);
+  auto const end = [&] { return static_cast<std::byte*>(found.back().base) + found.back().bytes; };
+  while (split != nullptr && bytes > static_cast<std::size_t>(end() - data) && split->mayGoOn(found.back())) {
+    try {
+      auto const next = machine.allocationOf(end());
+      if (next.base != end() || next.device != found.front().device || !split->mayGoOn(next)) break;
+      found.push_back(next);
+    } catch (Error const&) {  // no device memory
+      break;
+    }
+  }
+  if (bytes > static_cast<std::size_t>(end() - data)) found.resize(1);
+  return found;
+}
+
 }  // namespace
 
 struct RegisteredMemory::Impl {
@@ -69,12 +92,12 @@ struct RegisteredMemory::Impl {
   MemoryReach reach = MemoryReach::own;
 
   // Of the own memory.
-  Allocation allocation;
+  std::vector<Allocation> allocations;  // mostly one
   Key128 registration{};
   mutable std::mutex exporting;
   mutable bool exported = false;
   mutable std::optional<IpcHandle> ipc;
-  mutable std::optional<Key128> descriptor;
+  mutable std::vector<Key128> descriptors;  // by allocation
 
   // By transport; of the own memory the registrations that made the keys too.
   std::map<Transport, std::vector<std::byte>> keys;
@@ -83,19 +106,27 @@ struct RegisteredMemory::Impl {
   // Of memory from elsewhere.
   std::shared_ptr<void> source;
 
-  ~Impl() {
-    if (descriptor) DescriptorServer::instance().withdraw(*descriptor);
+  ~Impl() { withdraw(); }
+  void withdraw() const noexcept {
+    for (auto const& key : descriptors) DescriptorServer::instance().withdraw(key);
+    descriptors.clear();
   }
 
   void exportOnce() const {
     std::lock_guard const lock(exporting);
     if (exported) return;
+    withdraw();  // what a call that failed has left
     Runtime& machine = device.runtime();
-    ipc = machine.exportIpc(allocation);
-    if (auto const file = machine.exportDescriptor(allocation)) {
-      descriptor = DescriptorServer::instance().publish(FileHandle(*file));
+    if (allocations.size() == 1) ipc = machine.exportIpc(allocations.front());
+    for (auto const& allocation : allocations) {
+      auto const file = machine.exportDescriptor(allocation);
+      if (!file) {
+        withdraw();
+        break;
+      }
+      descriptors.push_back(DescriptorServer::instance().publish(FileHandle(*file)));
     }
-    if (!ipc && !descriptor) {
+    if (!ipc && descriptors.empty()) {
       fail(ErrorCode::unsupported,
            "rank {}: the memory at {} can be shared with no other process; allocate it with GpuBuffer or cudaMalloc",
            rank, fmt::ptr(data));
@@ -141,10 +172,11 @@ RegisteredMemory RegisteredMemory::own(int rank, Device device, void* pointer, s
     fail(ErrorCode::invalidUsage, "rank {}: registerMemory({}, {} bytes): there is nothing to register", rank,
          fmt::ptr(pointer), bytes);
   }
-  Allocation const allocation = machine.allocationOf(pointer);
   auto* const data = static_cast<std::byte*>(pointer);
+  auto allocations = allocationsOf(machine, data, bytes);
+  auto const& allocation = allocations.front();
   auto const offset = static_cast<std::size_t>(data - static_cast<std::byte*>(allocation.base));
-  if (bytes > allocation.bytes - offset) {
+  if (allocations.size() == 1 && bytes > allocation.bytes - offset) {
     fail(ErrorCode::invalidUsage,
          "rank {}: registerMemory({}, {} bytes): its allocation ends {} bytes after that address; register at most "
          "those",
@@ -160,7 +192,7 @@ RegisteredMemory RegisteredMemory::own(int rank, Device device, void* pointer, s
   impl->device = device;
   impl->data = data;
   impl->bytes = bytes;
-  impl->allocation = allocation;
+  impl->allocations = std::move(allocations);
   impl->registration = randomKey();
   for (auto const& context : transports) {
     auto registration = context->registerMemory(rank, device, pointer, bytes);
@@ -250,20 +282,25 @@ std::vector<std::byte> RegisteredMemory::serialize(bool forOtherProcesses) const
   record.hostIdentity = hostIdentity();
   record.process = processIdentity();
   record.registration = impl.registration;
-  record.offset = static_cast<std::uint64_t>(impl.data - static_cast<std::byte*>(impl.allocation.base));
+  record.offset = static_cast<std::uint64_t>(impl.data - static_cast<std::byte*>(impl.allocations.front().base));
   record.bytes = impl.bytes;
-  record.allocationBytes = impl.allocation.bytes;
+  for (auto const& allocation : impl.allocations) record.allocationBytes += allocation.bytes;
+  std::vector<PieceRecord> pieces;
   {
     std::lock_guard const lock(impl.exporting);
     record.hasIpc = impl.ipc ? 1 : 0;
-    record.hasDescriptor = impl.descriptor ? 1 : 0;
     if (impl.ipc) record.ipc = *impl.ipc;
-    if (impl.descriptor) record.descriptor = *impl.descriptor;
+    for (std::size_t i = 0; i < impl.descriptors.size(); ++i) {
+      pieces.push_back({impl.descriptors[i], impl.allocations[i].bytes});
+    }
   }
+  record.pieces = static_cast<std::uint32_t>(pieces.size());
   record.node = impl.device.runtime().nodeOf(impl.device.ordinal);
   record.keys = static_cast<std::uint32_t>(impl.keys.size());
   auto const head = bytesOf(record);
   std::vector<std::byte> all(head.begin(), head.end());
+  auto const pieceBytes = std::as_bytes(std::span<PieceRecord const>(pieces));
+  all.insert(all.end(), pieceBytes.begin(), pieceBytes.end());
   for (auto const& [transport, key] : impl.keys) {
     KeyRecord const part{static_cast<std::uint32_t>(transport), static_cast<std::uint32_t>(key.size())};
     auto const partBytes = bytesOf(part);
@@ -278,7 +315,8 @@ std::vector<std::byte> RegisteredMemory::serialize(bool forOtherProcesses) const
 namespace {
 
 // Bytes of a peer: nothing in them is relied on before it has been looked at.
-MemoryRecord parse(std::span<std::byte const> bytes, std::map<Transport, std::vector<std::byte>>& keys) {
+MemoryRecord parse(std::span<std::byte const> bytes, std::vector<PieceRecord>& pieces,
+                   std::map<Transport, std::vector<std::byte>>& keys) {
   auto const refuse = [&](std::string_view why) {
     fail(ErrorCode::invalidUsage,
          "RegisteredMemory: the {} bytes are not what serialize() of this library version wrote, or were altered: {}",
@@ -293,6 +331,17 @@ MemoryRecord parse(std::span<std::byte const> bytes, std::map<Transport, std::ve
     refuse("the range does not lie in its allocation");
   }
   auto rest = bytes.subspan(sizeof record);
+  auto left = record.allocationBytes;
+  for (std::uint32_t i = 0; i < record.pieces; ++i) {
+    PieceRecord piece{};
+    if (rest.size() < sizeof piece) refuse("a piece is missing");
+    std::memcpy(&piece, rest.data(), sizeof piece);
+    rest = rest.subspan(sizeof piece);
+    if (piece.bytes > left) refuse("its pieces are more than the allocation");
+    left -= piece.bytes;
+    pieces.push_back(piece);
+  }
+  if (!pieces.empty() && left != 0) refuse("its pieces are less than the allocation");
   for (std::uint32_t i = 0; i < record.keys; ++i) {
     KeyRecord part{};
     if (rest.size() < sizeof part) refuse("a key is missing");
@@ -311,7 +360,8 @@ MemoryRecord parse(std::span<std::byte const> bytes, std::map<Transport, std::ve
 
 RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes, Device device) {
   auto impl = std::make_shared<Impl>();
-  auto const record = parse(bytes, impl->keys);
+  std::vector<PieceRecord> pieces;
+  auto const record = parse(bytes, pieces, impl->keys);
   Runtime& machine = device.runtime();
   auto const kind = static_cast<DeviceKind>(record.kind);
   if (kind != device.kind) {
@@ -347,18 +397,25 @@ RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes,
            record.rank);
     }
     // Kernels here get no access to another node's memory; copies of the machine do.
-    if (original->device != device && !otherNode) machine.enablePeer(device.ordinal, original->allocation);
+    if (original->device != device && !otherNode) {
+      for (auto const& allocation : original->allocations) machine.enablePeer(device.ordinal, allocation);
+    }
     impl->data = original->data;
     impl->reach = otherNode ? MemoryReach::otherHost : MemoryReach::sameProcess;
     impl->source = original;
     return RegisteredMemory(std::move(impl));
   }
   Import import;
-  if (record.hasDescriptor != 0) {
-    FileHandle const file =
-        fetchDescriptor(record.process, record.descriptor,
-                        fmt::format("memory of rank {} ({} bytes)", record.rank, record.bytes), environment().timeout);
-    import = importDescriptor(machine, device.ordinal, file.get(), record.allocationBytes);
+  if (!pieces.empty()) {
+    std::vector<FileHandle> files;
+    std::vector<SharedPiece> parts;
+    for (auto const& piece : pieces) {
+      files.push_back(fetchDescriptor(record.process, piece.descriptor,
+                                      fmt::format("memory of rank {} ({} bytes)", record.rank, record.bytes),
+                                      environment().timeout));
+      parts.push_back({files.back().get(), piece.bytes});
+    }
+    import = importDescriptors(machine, device.ordinal, parts);
     impl->reach = MemoryReach::descriptor;
   } else if (record.hasIpc != 0) {
     import = IpcImports::instance().open(machine, device.ordinal, record.ipc);
