@@ -195,7 +195,9 @@ class Dispatch {
     auto* const to = experts_.row<W>(peer, self, slot) + piece.first;
     if constexpr (isQuantised) {
       auto* const scales = experts_.scales(peer, self, slot);
-      each([&](std::uint32_t k) { quantise(from, arch::shuffle(to, k), arch::shuffle(scales, k), piece); });
+      quantiseToEach(from, piece, impl::isWhole(x, 16), [&](auto const& f) {
+        each([&](std::uint32_t k) { f(arch::shuffle(to, k), arch::shuffle(scales, k)); });
+      });
     } else {
       impl::copyToEach(from, piece.count, impl::isWhole(x, 16),
                        [&](auto const& f) { each([&](std::uint32_t k) { f(arch::shuffle(to, k)); }); });
@@ -231,32 +233,48 @@ class Dispatch {
     }
   }
 
-  MSCCLPP_DEVICE void quantise(T const* from, W* to, float* scales, impl::RowPiece const& piece) const {
+  // A piece, read and quantised once, to each place of rows that `each` gives with one of scales.
+  template <class Each>
+  MSCCLPP_DEVICE void quantiseToEach(T const* from, impl::RowPiece const& piece, bool whole, Each const& each) const {
     constexpr auto columns = layout::ExpertsLayout::scaleColumns;
-    constexpr unsigned each = columns / arch::warpSize;
-    constexpr unsigned together = 4;  // scales whose loads are on their way
+    constexpr unsigned n = 16 / sizeof(T);
+    constexpr unsigned sharers = columns / n;  // lanes whose columns share a scale
+    constexpr unsigned step = arch::warpSize * n;
+    constexpr unsigned together = 4;  // loads on their way
+    static_assert(sharers <= arch::warpSize && together <= sharers);
     auto const lane = thisWarp().rank();
-    bool const whole = isAligned(from, each * sizeof(T));
-    for (std::uint32_t first = 0; first < piece.count; first += together * columns) {
-      Vector<T, each> held[together];
+    for (std::uint32_t first = 0; first < piece.count; first += together * step) {
+      auto const at = [&](unsigned i) { return first + i * step + lane * n; };
+      auto const count = [&](unsigned i) { return at(i) < piece.count ? minimum(n, piece.count - at(i)) : 0; };
+      Vector<T, n> held[together];
+      Vector<W, n> small[together];
       arch::leaveUnset(held);
-      auto const at = [&](unsigned i) { return first + i * columns + lane * each; };
-      auto const count = [&](unsigned i) { return at(i) < piece.count ? minimum(each, piece.count - at(i)) : 0; };
+      arch::leaveUnset(small);
       MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) held[i] = impl::loadElements<each>(from + at(i), count(i), whole);
+      for (unsigned i = 0; i < together; ++i) held[i] = impl::loadElements<n>(from + at(i), count(i), whole);
+      float scale = 0;  // of the lane's columns in the vector that it stores it for
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < together; ++i) {
-        if (first + i * columns >= piece.count) break;
         auto const values = convert<float>(held[i]);
-        float most = 0;
+        std::uint32_t bits = 0;
         MSCCLPP_UNROLL
-        for (unsigned k = 0; k < each; ++k) most = Max{}(most, values[k] < 0 ? -values[k] : values[k]);
-        most = reduce(thisWarp(), most, Max{});
+        for (unsigned k = 0; k < n; ++k) bits = maximum(bits, magnitudeBits(values[k]));
+        MSCCLPP_UNROLL
+        for (unsigned distance = 1; distance < sharers; distance *= 2) {
+          bits = maximum(bits, arch::shuffleXor(bits, distance));
+        }
+        auto const most = bitCast<float>(bits);
         auto const factor = most == 0 ? 0 : largestOf<W> / most;
-        auto const small = map(values, [&](float v) { return quantised<W>(v * factor); });
-        impl::storeElements<each>(to + at(i), small, count(i), true);
-        if (lane == 0) scales[(piece.first + first) / columns + i] = most / largestOf<W>;
+        small[i] = map(values, [&](float v) { return quantised<W>(v * factor); });
+        if (lane % sharers == i) scale = most / largestOf<W>;
       }
+      auto const own = first + lane % sharers * step + lane / sharers * columns;
+      bool const tells = lane % sharers < together && own < piece.count;
+      each([&](W* to, float* scales) {
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < together; ++i) impl::storeElements<n>(to + at(i), small[i], count(i), true);
+        if (tells) scales[(piece.first + own) / columns] = scale;
+      });
     }
   }
 
