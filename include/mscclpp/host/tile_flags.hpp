@@ -7,7 +7,8 @@
 //   launch(stream, shape, Kernel{}, ..., flags.deviceHandle());      // DeviceTileFlags const& in the kernel
 //
 // Making them is collective over the ranks, which must ask for the same. They serve one kernel at a time; destroy them
-// only when the kernels of all ranks that use them have ended.
+// only when the kernels of all ranks that use them have ended. They lie in memory of their own, or in a part of an
+// arena (host/fused/symmetric_arena.hpp) of layout::TileFlagsLayout::make(ranks, size).total bytes.
 #pragma once
 
 #include <memory>
@@ -21,18 +22,25 @@
 
 namespace mscclpp {
 
+class SymmetricArena;
+
 class TileFlags {
  public:
   // `ranks`: of the communicator, in the same order on each, as in a Team. Empty: all. Throws invalidUsage on every
   // member where the members ask for different sizes or name different ranks.
   TileFlags(Communicator const& communicator, layout::TileFlagsSize const& size, std::vector<int> ranks = {});
+  // In the next part of the arena, for its ranks.
+  TileFlags(SymmetricArena& arena, layout::TileFlagsSize const& size);
 
   int rank() const noexcept { return handle_.rank; }
   int size() const noexcept { return handle_.size; }
   layout::TileFlagsHandle const& deviceHandle() const noexcept { return handle_; }
 
  private:
-  DeviceMemory memory_;
+  // `arena` null: in memory of their own.
+  TileFlags(Communicator const& communicator, layout::TileFlagsSize const& size, std::vector<int> ranks,
+            SymmetricArena* arena);
+
   std::optional<MemoryWindow> window_;
   std::shared_ptr<void> guard_;  // of the counters of rounds
   layout::TileFlagsHandle handle_{};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "host/shared/members.hpp"
+#include "mscclpp/host/fused/symmetric_arena.hpp"
 
 namespace mscclpp {
 
@@ -16,10 +17,11 @@ struct Bound {
   std::uint64_t value, least, most;
 };
 
-void check(int rank, int ranks, layout::ExpertLimits const& limits) {
+void check(std::string const& who, int ranks, layout::ExpertLimits const& limits) {
   using layout::ExpertLimits;
   constexpr std::uint64_t many = 1u << 24;  // numbers of rows and flags fit into 32 bits
   for (auto const& [name, value, least, most] : {
+           Bound{"ranks", static_cast<std::uint64_t>(ranks), 1, maxTeamSize},
            Bound{"experts", limits.experts, 1, ExpertLimits::mostExperts},
            Bound{"topK", limits.topK, 1, ExpertLimits::mostTopK},
            Bound{"tokens", limits.tokens, 1, many},
@@ -29,15 +31,14 @@ void check(int rank, int ranks, layout::ExpertLimits const& limits) {
            Bound{"gates", limits.gates, 0, many},
        }) {
     if (value >= least && value <= most) continue;
-    fail(ErrorCode::invalidUsage, "rank {}: Experts with {} = {}; it can be {} to {}", rank, name, value, least, most);
+    fail(ErrorCode::invalidUsage, "{}: Experts with {} = {}; it can be {} to {}", who, name, value, least, most);
   }
   constexpr std::uint64_t mostRows = 1u << 31;
   if (auto const rows = std::uint64_t{limits.tokens} * limits.topK * static_cast<unsigned>(ranks); rows > mostRows) {
-    fail(
-        ErrorCode::invalidUsage,
-        "rank {}: Experts for {} tokens of each of {} ranks with {} experts each: a rank could get {} rows, at most {} "
-        "can be",
-        rank, limits.tokens, ranks, limits.topK, rows, mostRows);
+    fail(ErrorCode::invalidUsage,
+         "{}: Experts for {} tokens of each of {} ranks with {} experts each: a rank could get {} rows, at most {} "
+         "can be",
+         who, limits.tokens, ranks, limits.topK, rows, mostRows);
   }
 }
 
@@ -48,16 +49,34 @@ std::string described(layout::ExpertLimits const& limits) {
                      limits.variant != 0 ? fmt::format(", variant {}", limits.variant) : "");
 }
 
+layout::TileFlagsSize flagsOf(layout::ExpertsLayout const& layout) {
+  return {.tiles = layout.flags(), .blocks = layout.limits.blocks};
+}
+
 }  // namespace
 
-Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& limits, std::vector<int> ranks) {
+std::size_t Experts::room(int ranks, layout::ExpertLimits const& limits) {
+  check("Experts::room", ranks, limits);
+  auto const size = static_cast<std::uint32_t>(ranks);
+  auto const layout = layout::ExpertsLayout::make(size, limits);
+  return SymmetricArena::room({layout.total, layout::TileFlagsLayout::make(size, flagsOf(layout)).total});
+}
+
+Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& limits, std::vector<int> ranks)
+    : Experts(communicator, limits, std::move(ranks), nullptr) {}
+Experts::Experts(SymmetricArena& arena, layout::ExpertLimits const& limits)
+    : Experts(arena.communicator(), limits, arena.ranks(), &arena) {}
+
+Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& limits, std::vector<int> ranks,
+                 SymmetricArena* arena) {
   auto const& shared = CommunicatorImpl::of(communicator);
   int const self = communicator.rank();
   Members const members("Set of experts", *shared, std::move(ranks));
+  DeviceMemory memory;
   auto const told = members.together([&] {
-    check(self, members.size(), limits);
+    check(fmt::format("rank {}", self), members.size(), limits);
     handle_.layout = layout::ExpertsLayout::make(static_cast<std::uint32_t>(members.size()), limits);
-    memory_ = DeviceMemory(communicator.device(), handle_.layout.total);
+    if (arena == nullptr) memory = DeviceMemory(communicator.device(), handle_.layout.total);
     auto const bytes = std::as_bytes(std::span<layout::ExpertLimits const, 1>(&limits, 1));
     return std::vector<std::byte>(bytes.begin(), bytes.end());
   });
@@ -74,9 +93,14 @@ Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& l
     fail(ErrorCode::invalidUsage, "Experts: rank {} asks for {}, rank {} for {}; all members must ask for the same",
          self, described(limits), peer, described(theirs));
   }
-  window_.emplace(communicator, memory_.data(), memory_.bytes(), members.ranks());
-  flags_.emplace(communicator, layout::TileFlagsSize{.tiles = handle_.layout.flags(), .blocks = limits.blocks},
-                 members.ranks());
+  auto const flags = flagsOf(handle_.layout);
+  if (arena != nullptr) {
+    window_ = arena->take("experts", handle_.layout.total);
+    flags_.emplace(*arena, flags);
+  } else {
+    window_.emplace(communicator, std::move(memory), members.ranks());
+    flags_.emplace(communicator, flags, members.ranks());
+  }
   handle_.window = window_->deviceHandle();
   handle_.flags = flags_->deviceHandle();
 }

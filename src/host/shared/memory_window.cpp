@@ -16,12 +16,16 @@ struct WindowProposal {
   std::int32_t members[maxTeamSize];
 };
 
+std::uint64_t nextId() {
+  static std::atomic<std::uint64_t> made{0};
+  return ++made;
+}
+
 }  // namespace
 
 MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::size_t bytes, std::vector<int> ranks,
-                           WindowUse use) {
-  static std::atomic<std::uint64_t> made{0};
-  id_ = ++made;
+                           WindowUse use)
+    : id_(nextId()) {
   auto const& shared = CommunicatorImpl::of(communicator);
   Members const members("Window", *shared, std::move(ranks));
   int const self = communicator.rank();
@@ -78,8 +82,41 @@ MemoryWindow::MemoryWindow(Communicator const& communicator, void* memory, std::
     return std::vector<std::byte>();
   });
   if (use != WindowUse::multicast) return;
-  multicast_.emplace(communicator, memory, bytes, members.ranks());
+  multicast_ = std::make_shared<MulticastWindow>(communicator, memory, bytes, members.ranks());
   handle_.multicast = multicast_->address();
+}
+
+MemoryWindow::MemoryWindow(Communicator const& communicator, DeviceMemory memory, std::vector<int> ranks, WindowUse use)
+    : MemoryWindow(communicator, memory.data(), memory.bytes(), std::move(ranks), use) {
+  memory_ = std::make_shared<DeviceMemory>(std::move(memory));
+}
+
+MemoryWindow MemoryWindow::part(std::size_t offset, std::size_t bytes) const {
+  if (bytes == 0 || offset > size() || bytes > size() - offset) {
+    fail(ErrorCode::invalidUsage,
+         "MemoryWindow: a part of {} bytes at offset {} of a window of {} bytes; take at least 1 byte of those", bytes,
+         offset, size());
+  }
+  MemoryWindow made(*this);
+  made.id_ = nextId();
+  made.whole_ = false;
+  auto& handle = made.handle_;
+  handle.bytes = bytes;
+  for (auto*& base : handle.bases) {
+    if (base != nullptr) base += offset;
+  }
+  if (handle.multicast != nullptr) handle.multicast += offset;
+  return made;
+}
+
+std::vector<RegisteredMemory> const& MemoryWindow::memories() const {
+  if (!whole_) {
+    fail(ErrorCode::unsupported,
+         "MemoryWindow: a part of {} bytes has no memories of its own for proxies; give them the whole window, and "
+         "offsets in it",
+         size());
+  }
+  return mapped_;
 }
 
 bool MemoryWindow::contains(void const* pointer, std::size_t bytes) const noexcept {

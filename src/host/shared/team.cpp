@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "host/shared/members.hpp"
+#include "mscclpp/host/fused/symmetric_arena.hpp"
 
 namespace mscclpp {
 namespace {
@@ -45,7 +46,13 @@ void compare(int rank, int peer, Proposal const& mine, Proposal const& theirs) {
 
 }  // namespace
 
-Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const& requirement, std::vector<int> ranks) {
+Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const& requirement, std::vector<int> ranks)
+    : Team(communicator, requirement, std::move(ranks), nullptr) {}
+Team::Team(SymmetricArena& arena, layout::WorkspaceRequirement const& requirement)
+    : Team(arena.communicator(), requirement, arena.ranks(), &arena) {}
+
+Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const& requirement, std::vector<int> ranks,
+           SymmetricArena* arena) {
   auto const& shared = CommunicatorImpl::of(communicator);
   int const self = communicator.rank();
   Members const members("Team", *shared, std::move(ranks));
@@ -88,8 +95,21 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
   handle_.watch = shared->watch;
   handle_.layout = layout::WorkspaceLayout::make(mine.ranks, requirement);
   handle_.layout.wholeLines = wholeLines ? 1 : 0;
+  if (arena != nullptr) {
+    auto* const multicast = arena->window().deviceHandle().multicast;
+    if (requirement.multicast != 0 && multicast == nullptr) {
+      fail(ErrorCode::invalidUsage,
+           "rank {}: Team with multicast in an arena without; make that with WindowUse::multicast", self);
+    }
+    auto part = std::make_shared<MemoryWindow>(arena->take("workspace of a team", handle_.layout.total));
+    auto const& window = part->deviceHandle();
+    std::copy(std::begin(window.bases), std::end(window.bases), handle_.workspaces);
+    handle_.multicast = requirement.multicast != 0 ? window.multicast : nullptr;
+    part_ = std::move(part);
+  }
   RegisteredMemory own;
   auto const records = members.together([&] {
+    if (arena != nullptr) return std::vector<std::byte>();
     for (int member : members.ranks()) {
       if (communicator.reaches(member)) continue;
       fail(ErrorCode::unsupported, "rank {}: rank {} is on another host; a team's ranks share one host", self, member);
@@ -101,7 +121,7 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
   });
   // This also holds everybody until all have mapped.
   members.together([&] {
-    for (std::size_t i = 0; i < records.size(); ++i) {
+    for (std::size_t i = 0; arena == nullptr && i < records.size(); ++i) {
       mapped_.push_back(members.ranks()[i] == self ? own
                                                    : RegisteredMemory::deserialize(records[i], communicator.device()));
       handle_.workspaces[i] = mapped_.back().data();
@@ -116,7 +136,7 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
     guard_ = communicator.leadAstray(counters);
     return std::vector<std::byte>();
   });
-  if (requirement.multicast == 0) return;
+  if (requirement.multicast == 0 || arena != nullptr) return;
   multicast_.emplace(communicator, workspace_.data(), handle_.layout.total, members.ranks());
   handle_.multicast = multicast_->address();
 }

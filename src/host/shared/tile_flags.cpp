@@ -4,22 +4,31 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "host/shared/members.hpp"
+#include "mscclpp/host/fused/symmetric_arena.hpp"
 
 namespace mscclpp {
 
-TileFlags::TileFlags(Communicator const& communicator, layout::TileFlagsSize const& size, std::vector<int> ranks) {
+TileFlags::TileFlags(Communicator const& communicator, layout::TileFlagsSize const& size, std::vector<int> ranks)
+    : TileFlags(communicator, size, std::move(ranks), nullptr) {}
+TileFlags::TileFlags(SymmetricArena& arena, layout::TileFlagsSize const& size)
+    : TileFlags(arena.communicator(), size, arena.ranks(), &arena) {}
+
+TileFlags::TileFlags(Communicator const& communicator, layout::TileFlagsSize const& size, std::vector<int> ranks,
+                     SymmetricArena* arena) {
   auto const& shared = CommunicatorImpl::of(communicator);
   int const self = communicator.rank();
   Members const members("Set of tile flags", *shared, std::move(ranks));
   auto const layout = layout::TileFlagsLayout::make(static_cast<std::uint32_t>(members.size()), size);
+  DeviceMemory memory;
   auto const sizes = members.together([&] {
     if (size.tiles == 0 || size.blocks == 0) {
       fail(ErrorCode::invalidUsage, "rank {}: TileFlags for {} tiles and grids of {} blocks; ask for at least 1 each",
            self, size.tiles, size.blocks);
     }
-    memory_ = DeviceMemory(communicator.device(), layout.total);
+    if (arena == nullptr) memory = DeviceMemory(communicator.device(), layout.total);
     auto const bytes = std::as_bytes(std::span<layout::TileFlagsSize const, 1>(&size, 1));
     return std::vector<std::byte>(bytes.begin(), bytes.end());
   });
@@ -37,7 +46,8 @@ TileFlags::TileFlags(Communicator const& communicator, layout::TileFlagsSize con
          "TileFlags: rank {} asks for {} tiles and {} blocks, rank {} for {} and {}; all members must ask for the same",
          self, size.tiles, size.blocks, peer, theirs.tiles, theirs.blocks);
   }
-  window_.emplace(communicator, memory_.data(), memory_.bytes(), members.ranks());
+  window_ = arena != nullptr ? arena->take("tile flags", layout.total)
+                             : MemoryWindow(communicator, std::move(memory), members.ranks());
 
   auto const& window = window_->deviceHandle();
   handle_.rank = window.rank;

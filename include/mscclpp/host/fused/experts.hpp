@@ -9,7 +9,8 @@
 // Making it is collective over the ranks, which must ask for the same. It serves one kernel at a time, and one batch of
 // tokens from its dispatch to its combine: make two for two batches on their way. Destroy it only when the kernels of
 // all ranks that use it have ended. bytes() is what it takes on each rank: a row, its scales and 272 bytes for each
-// token of each rank, and `topK` or as many rows as there are ranks, whichever is less, for each own token.
+// token of each rank, and `topK` or as many rows as there are ranks, whichever is less, for each own token. That memory
+// and its flags are its own, or two parts of an arena (host/fused/symmetric_arena.hpp), of room() bytes together.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +25,17 @@
 
 namespace mscclpp {
 
+class SymmetricArena;
+
 class Experts {
  public:
   // `ranks`: of the communicator, in the same order on each, as in a Team. Empty: all. Throws invalidUsage on every
   // member where the limits are past what can be, or differ between members.
   Experts(Communicator const& communicator, layout::ExpertLimits const& limits, std::vector<int> ranks = {});
+  // In the next parts of the arena, for its ranks.
+  Experts(SymmetricArena& arena, layout::ExpertLimits const& limits);
+  // What that takes of an arena of so many ranks. Throws invalidUsage where the limits are past what can be.
+  static std::size_t room(int ranks, layout::ExpertLimits const& limits);
 
   int rank() const noexcept { return handle_.window.rank; }
   int size() const noexcept { return handle_.window.size; }
@@ -37,7 +44,10 @@ class Experts {
   layout::ExpertsHandle const& deviceHandle() const noexcept { return handle_; }
 
  private:
-  DeviceMemory memory_;
+  // `arena` null: in memory of its own.
+  Experts(Communicator const& communicator, layout::ExpertLimits const& limits, std::vector<int> ranks,
+          SymmetricArena* arena);
+
   std::optional<MemoryWindow> window_;
   std::optional<TileFlags> flags_;
   layout::ExpertsHandle handle_{};
