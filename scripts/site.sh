@@ -4,9 +4,10 @@
 # Builds the site from README.md, docs/, the examples, the results and the comments of the public headers: pages with a
 # search, which need no other server. A link that leads nowhere is an error.
 #
-#   scripts/site.sh [--out=FOLDER] [--serve[=PORT]] [--no-install]
+#   scripts/site.sh [--out=FOLDER] [--build=FOLDER] [--serve[=PORT]] [--no-install]
 #
 # --out=        where the pages go; default build/site/site
+# --build=      such as build/dev: runs the examples that were built there, and shows what they print
 # --serve       shows them at http://127.0.0.1:8000, or that port, until it is interrupted; the search needs a server
 # --no-install  only say what is missing
 # MkDocs with its theme comes from PyPI into build/site/venv; once it is there, no network is needed.
@@ -16,9 +17,11 @@
 
 out=build/site/site
 port=
+built=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --out=*) out=${1#*=} ;;
+    --build=*) built=("--build=${1#*=}") ;;
     --serve) port=8000 ;;
     --serve=*) port=${1#*=} ;;
     --no-install) may_install=no ;;
@@ -44,7 +47,7 @@ fi
 
 say "building"
 mkdir -p "$out"
-"$python" -B scripts/site/assemble.py "--root=$root" "--out=$work"
+"$python" -B scripts/site/assemble.py "--root=$root" "--out=$work" ${built[@]+"${built[@]}"}
 NO_MKDOCS_2_WARNING=1 "$python" -m mkdocs build --config-file "$work/mkdocs.yml" --site-dir "$(cd "$out" && pwd)"
 say "$out/index.html"
 if [ -n "$port" ]; then

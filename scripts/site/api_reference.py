@@ -8,9 +8,9 @@
 #
 # A page has the contract at the head of the header, then each public type and function with the comment on it, as it is
 # declared. check: every public header opens with a contract, and of its types and functions at most N are bare. Bare is
-# what has no comment on it or on the lines that it stands together with, is not named in the comment of its type or in
-# the contract, and is not what the header is named for. --list names those that are. Public: include/mscclpp without
-# the folders detail, impl, arch and sim/backend, and namespaces of these names.
+# what has no comment on it or on the lines that it stands together with, is named in no comment of its header, and is
+# not what the header is named for. --list names those that are. Public: include/mscclpp without the folders detail,
+# impl, arch and sim/backend, and namespaces of these names.
 """Makes pages of headers, and finds what has no comment."""
 
 import argparse
@@ -19,7 +19,7 @@ import posixpath
 import re
 import sys
 
-from cpp_header import Header
+from cpp_header import Header, trimmed
 
 NOT_PUBLIC = re.compile(r"(^|/)(detail|impl|arch|sim/backend)/")
 # Whoever reads them knows what they do.
@@ -53,7 +53,8 @@ def page_of(name):
 
 # ---- prose -----------------------------------------------------------------------------------------------------------
 
-TOKEN = re.compile(r"`[^`]*`|(?:\w+::)*\w+(?:\(\))?(?=\W|$)|.", re.DOTALL)
+# Code; a name with what template it is an instance of, or with the brackets of a call; whatever else.
+TOKEN = re.compile(r"`[^`]*`|(?:\w+::)*\w+(?:<[^<>\n]*(?:<[^<>\n]*>[^<>\n]*)*>(?:\(\)|\{\})?|\(\))?|.", re.DOTALL)
 
 
 class Prose:
@@ -87,13 +88,15 @@ class Prose:
     def _token(self, token, here):
         if token.startswith("`"):
             return token if len(token) > 1 else "\\`"
-        word = token.removesuffix("()")
+        if not re.match(r"\w", token):
+            return re.sub(r"([*\[\]|#])", r"\\\1", token).replace("<", "&lt;")
+        word = re.sub(r"<.*|\(\)$", "", token)
         known = self.places.get(word.split("::")[-1]) or self.places.get(word.split("::")[0])
-        if known and page_of(known) != here and (word != token or re.search(r"[a-z0-9][A-Z]", word)):
+        camel = re.search(r"[a-z0-9][A-Z]", word)
+        if known and page_of(known) != here and (word != token or camel):
             return self._link(token, page_of(known), here)
-        if word != token or "::" in token or "_" in token or (word in self.names and re.search(r"[a-z0-9][A-Z]", word)):
-            return f"`{token}`"
-        return re.sub(r"([*<\[\]|#])", r"\\\1", token)
+        code = word != token or "::" in token or "_" in token or (camel and word in self.names)
+        return f"`{token}`" if code else token
 
     @staticmethod
     def _link(text, page, here):
@@ -101,40 +104,38 @@ class Prose:
 
     def markdown(self, lines, here):
         """Paragraphs; lists; and what is set in by two or more as it stands."""
-        out, kind = [], None  # of the block that the last line was part of: text, item, code
+        blocks = []  # (kind, lines), of the kinds text, item and code
+        kind = None  # of the block that goes on
         for line in lines:
             indent = len(line) - len(line.lstrip())
-            item = re.match(r"\s*(?:-|\d+\.)\s+(?=\S)", line)
+            item = re.match(r"\s{0,3}(?:-|\d+\.)\s+(?=\S)", line)
             if not line.strip():
                 if kind == "code":
-                    out.append("```")
-                kind = None if kind != "item" else kind
-                out.append("")
+                    blocks[-1][1].append("")
+                kind = kind if kind == "code" else None
             elif kind == "code" and indent >= 2:
-                out.append(line[2:])
-            elif item and indent <= 3 and (kind in (None, "item") or indent == 0 or out):
-                if kind == "code":
-                    out.append("```")
-                if kind not in (None, "item"):
-                    out.append("")
-                out.append(item.group().strip() + " " + self.inline(line[item.end():], here))
+                blocks[-1][1].append(line[2:])
+            elif item:
                 kind = "item"
+                blocks.append((kind, [line.strip()]))
             elif kind == "item" and indent >= 2:
-                out[-1] += " " + self.inline(line.strip(), here)
-            elif indent >= 2:
-                out += ["", "```text"] if kind else ["```text"]
-                out.append(line[2:])
-                kind = "code"
+                blocks[-1][1].append(line.strip())
             else:
-                if kind == "code":
-                    out += ["```", ""]
-                if kind == "item":
-                    out.append("")
-                out.append(self.inline(line, here))
-                kind = "text"
+                new = "code" if indent >= 2 else "text"
+                if kind != new:
+                    blocks.append((new, []))
+                kind = new
+                blocks[-1][1].append(line[2:] if kind == "code" else line)
+        ends = [kind == "item" and after != "item" for (kind, _), (after, _) in zip(blocks, [*blocks[1:], ("", [])])]
+        return "\n".join(self._block(*block, here) + "\n" * end for block, end in zip(blocks, ends))
+
+    def _block(self, kind, lines, here):
         if kind == "code":
-            out.append("```")
-        return "\n".join(out)
+            return "\n".join(["```text", *trimmed(lines), "```", ""])
+        if kind == "text":
+            return self.inline("\n".join(lines), here) + "\n"
+        mark, text = lines[0].split(maxsplit=1)
+        return f"{mark} {self.inline(' '.join([text, *lines[1:]]), here)}"
 
 
 def names_in(declarations):
@@ -227,9 +228,15 @@ def bare(declarations, known):
                 led or named or declaration.special or PLAIN.match(declaration.name)):
             yield declaration, None
         if declaration.kind == "type":
-            # Of a type that the contract of its header is about, members may be explained there.
-            for member, _ in bare(declaration.members, known + "\n" + "\n".join(declaration.comment)):
+            for member, _ in bare(declaration.members, known):
                 yield member, declaration
+
+
+def comments_in(declarations):
+    for declaration in declarations:
+        yield from declaration.comment
+        yield declaration.behind
+        yield from comments_in(declaration.members)
 
 
 def check(root, most, listed):
@@ -241,14 +248,14 @@ def check(root, most, listed):
             failed = True
         counted += sum(1 for _ in everything(header.declarations))
         subject = "".join(word.capitalize() for word in os.path.basename(name).removesuffix(".hpp").split("_"))
-        found += [(name, declaration, owner)
-                  for declaration, owner in bare(header.declarations, "\n".join([subject, *header.contract]))]
+        known = "\n".join([subject, *header.contract, *comments_in(header.declarations)])
+        found += [(name, declaration, owner) for declaration, owner in bare(header.declarations, known)]
     print(f"{len(found)} of {counted} public types and functions have no comment")
     if listed or len(found) > most:
         for name, declaration, owner in found:
             print(f"{name}:{declaration.line}: {owner.name + '::' if owner else ''}{declaration.name}")
     if len(found) > most:
-        print(f"error: {most} are allowed; say what the new ones do: on them, on their type or in the contract")
+        print(f"error: {most} are allowed; say what the new ones do, on them or where the header explains its own")
         failed = True
     elif len(found) < most:
         print(f"{most} are allowed, which can be lowered to {len(found)}")

@@ -3,12 +3,13 @@
 #
 # Puts together what MkDocs makes the site of.
 #
-#   assemble.py --root=FOLDER --out=FOLDER
+#   assemble.py --root=FOLDER --out=FOLDER [--build=FOLDER]
 #
 # OUT/pages has the repository's Markdown pages under their own paths, so that links between them stay as they are; a
 # page of each example; and the API reference. A link to a public header leads to its page of the reference, one to an
 # example to its page, one to any other file to a copy of it. OUT/mkdocs.yml is mkdocs.yml with the pages in the order
-# of navigation.txt. Exit status 1: a link leads nowhere, or navigation.txt names what is no page.
+# of navigation.txt. --build: a build folder, whose examples are run, and what they print on simulated GPUs is shown.
+# Exit status 1: a link leads nowhere, navigation.txt names what is no page, or an example fails.
 """Assembles the pages of the site."""
 
 import argparse
@@ -19,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import api_reference
 from cpp_header import trimmed
@@ -39,8 +41,8 @@ MENTION = re.compile(r"examples/\w[\w-]*|(?:\w+/)*\w+\.hpp")
 class Site:
     """The pages by their paths in the site, and what is wrong with them."""
 
-    def __init__(self, root, files):
-        self.root, self.files = root, files
+    def __init__(self, root, files, build=None):
+        self.root, self.files, self.build = root, files, build
         self.folders = {posixpath.dirname(file) for file in files}
         self.pages, self.copies, self.errors = {}, set(), []
         self.headers = set(api_reference.public_headers(root))
@@ -120,7 +122,22 @@ class Site:
             prose = self.prose.markdown(trimmed(lines), f"examples/{name}.md")
             out += [f"## {posixpath.relpath(file, 'examples/' + name)}", "", prose, "", f"````{language}",
                     text[text.index(head) + len(head):].strip("\n"), "````", ""]
+        printed = self.run(name)
+        if printed:
+            out += ["## What it prints", "", "On simulated GPUs:", "", "````text", printed, "````", ""]
         return "\n".join(out)
+
+    def run(self, name):
+        """What an example prints; empty where it has not been built."""
+        program = os.path.join(self.build or "", "examples", f"example_{name}")
+        if not self.build or not os.access(program, os.X_OK):
+            return ""
+        with tempfile.TemporaryDirectory(prefix="mscclpp-site-") as folder:
+            done = subprocess.run([os.path.abspath(program)], cwd=folder, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            self.errors.append(f"examples/{name}: status {done.returncode}: {done.stdout}")
+        return done.stdout.strip("\n").replace(os.path.realpath(self.root) + "/", "")
 
     def assemble(self):
         reference = api_reference.Reference(self.root)
@@ -191,8 +208,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", required=True)
     parser.add_argument("--out", required=True)
+    parser.add_argument("--build")
     arguments = parser.parse_args()
-    site = Site(arguments.root, tracked(arguments.root))
+    site = Site(arguments.root, tracked(arguments.root), arguments.build)
     site.assemble()
     with open(os.path.join(HERE, "navigation.txt"), encoding="utf-8") as file:
         navigation = site.navigation(file.read())

@@ -17,6 +17,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 ELSEWHERE = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?(?:https?:)?//[^\s>]*|"
                        r"<link\b[^>]*\bhref=\"?(?:https?:)?//[^\s>]*|url\((?:https?:)?//[^)]*")
@@ -101,6 +102,8 @@ HEADER = """// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // - an item
 //   that goes on
+// Behind it Pair<T, int> is `one
+// code`, and a < b.
 #pragma once
 
 #include "mscclpp/poll.hpp"
@@ -159,7 +162,7 @@ def self_test(root):
     from cpp_header import Header  # pylint: disable=import-outside-toplevel,import-error
 
     header = Header(HEADER)
-    assert header.contract[0].startswith("What it is") and header.contract[-1] == "  that goes on", header.contract
+    assert header.contract[0].startswith("What it is") and header.contract[-1] == "code`, and a < b.", header.contract
     said = [(each.kind, each.name) for each in header.declarations]
     assert said == [("type", "Worker"), ("enum", "Kind"), ("function", "told"), ("function", "other"),
                     ("constant", "limit")], said
@@ -183,7 +186,8 @@ def self_test(root):
     prose = api_reference.Prose({"mscclpp/worker.hpp": header, "mscclpp/poll.hpp": Header("// Waits.\n")})
     text = prose.markdown(header.contract, "reference/sub/page.md")
     assert "[`poll.hpp`](../poll.md)" in text and "[`told()`](../worker.md)" in text, text
-    assert "```text\na table   as it stands\n```" in text and "\n- an item that goes on" in text, text
+    assert "```text\na table   as it stands\n```" in text and "\n- an item that goes on\n\nBehind it" in text, text
+    assert "Behind it `Pair<T, int>` is `one\ncode`, and a &lt; b." in text, text
     page = api_reference.page("mscclpp/worker.hpp", header, prose)
     assert "secret" not in page and "Hidden" not in page and "return" not in page, page
 
@@ -201,6 +205,17 @@ def self_test(root):
     nav = site.navigation("# order\nStart\n  README.md\nMore to read\n  docs/host.md\n  docs/gone.md\n")
     assert nav == [{"Start": "README.md"}, {"More to read": "docs/host.md"}, {"More": "docs/new.md"}], nav
     assert "docs/gone.md is no page" in site.errors[-1], site.errors
+
+    with tempfile.TemporaryDirectory(prefix="mscclpp-house-") as build:
+        os.makedirs(os.path.join(build, "examples"))
+        for name, status in (("hello", 0), ("faulty", 3)):
+            program = os.path.join(build, "examples", f"example_{name}")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\necho {os.path.realpath(root)}/here >&2; exit {status}\n")
+            os.chmod(program, 0o755)
+        site = assemble.Site(root, set(), build)
+        assert [site.run("hello"), site.run("absent")] == ["here", ""] and not site.errors, site.errors
+        assert site.run("faulty") and "examples/faulty: status 3" in site.errors[0], site.errors
     print("headers, pages and links are read as they are meant")
     return 0
 
