@@ -2,7 +2,9 @@
 //
 // Planted faults of barriers: of ranks, of the blocks of a grid, of teams that overlap.
 #include "mscclpp/device/barrier.hpp"
+
 #include "check/harness.hpp"
+#include "mscclpp/device/tiles/flagged_words.hpp"
 
 using namespace check_test;
 
@@ -174,6 +176,20 @@ struct WaitBeforeClusterBarrier {
   }
 };
 
+// What is written behind the first part of a barrier is not there behind the second.
+template <Fault F>
+struct WriteBehindArrival {
+  MSCCLPP_DEVICE void operator()(Peers const& p) const {
+    auto const cluster = thisCluster();
+    bool const writes = cluster.rank() == 0;
+    if (!planted<F> && writes) *p.data(0) = 1;
+    arch::arriveAtCluster();
+    if (planted<F> && writes) *p.data(0) = 1;  // <- behind the arrival
+    arch::awaitCluster();
+    if (cluster.blockRank() == 1) expect(*p.data(0) == 1, "not written");  // <- read behind the barrier
+  }
+};
+
 Setup const oneCluster{.ranks = 1, .blocks = 2, .threads = 2, .clusterBlocks = 2};
 
 }  // namespace
@@ -181,6 +197,10 @@ Setup const oneCluster{.ranks = 1, .blocks = 2, .threads = 2, .clusterBlocks = 2
 TEST_CASE("a block's barrier where the cluster's is meant") {
   checkKernel<BlockBarrierInCluster>(
       {FindingKind::race, {"before the cluster's barrier", "behind the cluster's barrier"}}, oneCluster);
+}
+
+TEST_CASE("a write between the parts of the cluster's barrier") {
+  checkKernel<WriteBehindArrival>({FindingKind::race, {"behind the arrival", "read behind the barrier"}}, oneCluster);
 }
 
 TEST_CASE("a wait before the cluster's barrier for what comes behind it") {

@@ -8,6 +8,8 @@
 #include "mscclpp/algorithms/collective/reduce_scatter.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/group.hpp"
+#include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/tiles/flagged_words.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"
@@ -49,6 +51,32 @@ struct PassOnKernel {
       auto const before = (cluster.rank() + cluster.size() - 1) % cluster.size();
       if (mine[before] != before * 100 + i) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
       cluster.sync();
+    }
+  }
+};
+
+MSCCLPP_DEVICE void awaitWord(unsigned const* word, unsigned value) {
+  poll(nullptr, {layout::WaitKind::gridBarrier, -1, 0, value}, [&](std::uint64_t& seen) {
+    seen = load<Order::relaxed, Scope::device>(word);
+    return seen == value;
+  });
+}
+
+// The same by the barrier in two parts, of which the first waits for nobody: one thread comes to it last, once another
+// has come between them.
+struct PassOnInPartsKernel {
+  MSCCLPP_DEVICE void operator()(unsigned* words, unsigned* flag, unsigned* wrong, unsigned times) const {
+    auto const cluster = thisCluster();
+    auto const before = (cluster.rank() + cluster.size() - 1) % cluster.size();
+    for (unsigned i = 1; i <= times; ++i) {
+      if (cluster.rank() == 0) awaitWord(flag, i);
+      words[cluster.rank()] = cluster.rank() * 100 + i;
+      arch::arriveAtCluster();
+      if (cluster.rank() == 32) store<Order::relaxed, Scope::device>(flag, i);
+      arch::awaitCluster();
+      if (words[before] != before * 100 + i) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+      arch::arriveAtCluster();
+      arch::awaitCluster();
     }
   }
 };
@@ -102,6 +130,13 @@ TEST_CASE("its barrier orders memory, and counts who is left") {
     for (unsigned cluster : {1u, 2u, 4u, 8u}) {
       launch(rank.stream, {.blocks = 8, .threads = 96, .clusterBlocks = cluster}, PassOnKernel{}, words.data(),
              wrong.data(), 20u);
+    }
+    GpuBuffer<unsigned> const flag(rank.device, 1);
+    for (unsigned cluster : {1u, 4u}) {
+      flag.fill(0);
+      launch(rank.stream, {.blocks = cluster, .threads = 64, .clusterBlocks = cluster}, PassOnInPartsKernel{},
+             words.data(), flag.data(), wrong.data(), 20u);
+      rank.synchronize();
     }
     launch(rank.stream, {.blocks = 4, .threads = 64, .clusterBlocks = 4}, SomeLeaveKernel{}, count.data());
     rank.synchronize();

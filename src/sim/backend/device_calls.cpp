@@ -56,6 +56,17 @@ void syncCluster() {
   self.block->kernel().clusterBarrier(self);
 }
 
+void arriveAtCluster() {
+  auto& self = currentGpuThread("arriveAtCluster");
+  self.block->kernel().arriveAtCluster(self);
+}
+
+void awaitCluster() {
+  auto& self = currentGpuThread("awaitCluster");
+  if (self.clusterArrivals == 0) failKernel(self, "a thread awaits its cluster, at which it has not arrived");
+  self.block->kernel().awaitCluster(self);
+}
+
 void syncWarp(unsigned mask) {
   auto& self = currentGpuThread("syncWarp");
   WarpRequest request;

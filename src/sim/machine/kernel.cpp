@@ -103,8 +103,13 @@ void Kernel::noteEnd(TaskTime const& thread) {
 }
 
 std::size_t Kernel::clusterArrivals(unsigned block) const {
-  auto const found = clusterWaiting_.find(block / shape_.clusterBlocks);
-  return found == clusterWaiting_.end() ? 0 : found->second.size();
+  auto const cluster = block / shape_.clusterBlocks;
+  auto const found = clusterWaiting_.find(cluster);
+  if (found != clusterWaiting_.end() && !found->second.empty()) return found->second.size();
+  auto const parts = clusterArrivals_.find(cluster);
+  if (parts == clusterArrivals_.end()) return 0;
+  auto const waited = std::ranges::find_if(parts->second, [](Arrivals const& one) { return !one.waiting.empty(); });
+  return waited == parts->second.end() ? 0 : waited->come;
 }
 
 std::size_t Kernel::clusterThreads(unsigned block) const {
@@ -120,7 +125,7 @@ void Kernel::clusterBarrier(GpuThread& self) {
   if (self.cancelled) throw Unwind{};
   auto const block = self.context.block;
   clusterWaiting_[block / shape_.clusterBlocks].push_back(&self);
-  if (clusterArrivals(block) == clusterThreads(block)) {
+  if (clusterWaiting_[block / shape_.clusterBlocks].size() == clusterThreads(block)) {
     releaseCluster(block, &self);
     machine_.scheduler().memoryStep(self, {.kind = AccessKind::update});  // others may go on first
     return;
@@ -130,9 +135,47 @@ void Kernel::clusterBarrier(GpuThread& self) {
   if (self.cancelled) throw Unwind{};
 }
 
+void Kernel::arriveAtCluster(GpuThread& self) {
+  if (self.cancelled) throw Unwind{};
+  auto& all = clusterArrivals_[self.context.block / shape_.clusterBlocks];
+  if (all.size() == self.clusterArrivals) all.emplace_back();
+  auto& arrivals = all[self.clusterArrivals++];
+  ++arrivals.come;
+  arrivals.time = std::max({arrivals.time, self.time.now, self.time.loaded});
+  if (self.agent != nullptr) arrivals.clock.join(machine_.observer()->release(*self.agent));
+  completeArrivals(self.context.block, arrivals);
+}
+
+void Kernel::awaitCluster(GpuThread& self) {
+  if (self.cancelled) throw Unwind{};
+  auto const mine = [&]() -> Arrivals& {
+    return clusterArrivals_[self.context.block / shape_.clusterBlocks][self.clusterArrivals - 1];
+  };
+  if (mine().come < clusterThreads(self.context.block)) {
+    mine().waiting.push_back(&self);
+    self.parkedOn = ParkReason::clusterBarrier;
+    machine_.scheduler().park(self);
+    if (self.cancelled) throw Unwind{};
+  }
+  if (auto* const time = machine_.scheduler().time()) {
+    self.time.now = std::max(self.time.now, mine().time + VirtualTime::picoseconds(time->model().cluster));
+  }
+  if (self.agent != nullptr) machine_.observer()->acquire(*self.agent, mine().clock);
+}
+
+void Kernel::completeArrivals(unsigned block, Arrivals& arrivals) {
+  if (arrivals.come < clusterThreads(block)) return;
+  for (auto* thread : std::exchange(arrivals.waiting, {})) machine_.scheduler().makeReady(*thread);
+}
+
 void Kernel::threadLeft(unsigned block) {
-  if (auto const come = clusterArrivals(block); come != 0 && come == clusterThreads(block)) {
+  auto const cluster = block / shape_.clusterBlocks;
+  auto const waiting = clusterWaiting_.find(cluster);
+  if (waiting != clusterWaiting_.end() && !waiting->second.empty() && waiting->second.size() == clusterThreads(block)) {
     releaseCluster(block, nullptr);
+  }
+  if (auto const parts = clusterArrivals_.find(cluster); parts != clusterArrivals_.end()) {
+    for (auto& arrivals : parts->second) completeArrivals(block, arrivals);
   }
 }
 
@@ -167,6 +210,7 @@ void Kernel::cancel() {
   blocksEnded_ += dropped;
   blocksAllowing_ += dropped;
   clusterWaiting_.clear();
+  clusterArrivals_.clear();
   for (auto& [index, block] : blocks_) block->cancel();
 }
 

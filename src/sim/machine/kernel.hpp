@@ -170,6 +170,9 @@ class Kernel {
 
   // The blocks of a cluster start together. A thread returns once all those of its cluster that live have come.
   void clusterBarrier(GpuThread& self);
+  // In two parts. What the others did before they arrived is known behind the second.
+  void arriveAtCluster(GpuThread& self);
+  void awaitCluster(GpuThread& self);
   void threadLeft(unsigned block);  // the kernel
   std::size_t clusterArrivals(unsigned block) const;
   std::size_t clusterThreads(unsigned block) const;
@@ -187,6 +190,15 @@ class Kernel {
   std::string name_;
   unsigned number_;
   void releaseCluster(unsigned block, GpuThread const* except);
+
+  // Of a cluster's barrier in two parts.
+  struct Arrivals {
+    std::size_t come = 0;
+    Clock clock;           // of those that have come
+    Picoseconds time = 0;  // the latest's
+    std::vector<GpuThread*> waiting;
+  };
+  void completeArrivals(unsigned block, Arrivals& arrivals);
 
   std::function<void()> perThread_;
   std::map<unsigned, std::unique_ptr<Block>> blocks_;  // that run
@@ -206,6 +218,7 @@ class Kernel {
   std::shared_ptr<Kernel> previous_;
   std::vector<GpuThread*> waitingForThis_;                      // threads of the next kernel
   std::map<unsigned, std::vector<GpuThread*>> clusterWaiting_;  // by cluster
+  std::map<unsigned, std::vector<Arrivals>> clusterArrivals_;   // by cluster, the first ones first
 };
 
 // The GPU thread that is running; throws invalidUsage elsewhere, naming the operation.

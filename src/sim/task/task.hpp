@@ -101,6 +101,7 @@ class Task {
   ParkReason parkedOn = ParkReason::none;
   unsigned parkedNumber = 0;  // named barrier's number, or the warp operation's mask
   unsigned came = 0;          // threads to the barrier that it has passed last
+  unsigned clusterArrivals = 0;
   char const* hostWait = nullptr;
   std::uint64_t hostWaitEnds = 0;  // virtual time at which the wait's limit ends; 0: no limit
   bool hostWaitExpired = false;

@@ -89,6 +89,7 @@ MSCCLPP_DEVICE void requireWholeRows(layout::Watch* watch, unsigned threads, uns
 // there are. blockRank(), blockRow(): the same of the first thread of this block. reduce() takes what `op` changes
 // nothing with. syncBlock() meets those of the row's threads that are in this block. mailOf(rank) is in the block of
 // that thread of the row; nextMail() is the flag of what all of the row put there next, behind a syncBlock().
+// leave() comes behind the last row, by all threads that had one or none.
 template <class T>
 concept RowThreads = requires(T threads) {
   { threads.rank() } -> std::same_as<unsigned>;
@@ -101,6 +102,7 @@ concept RowThreads = requires(T threads) {
   threads.syncBlock();
   { threads.mailOf(0u) } -> std::same_as<impl::RowMail*>;
   { threads.nextMail() } -> std::same_as<std::uint32_t>;
+  threads.leave();
 };
 
 template <unsigned Warps>
@@ -144,6 +146,7 @@ struct WarpsPerRow {
       if (mails_ == 0) impl::clearWords(mail_.warps[inBlock() * Warps], rank(), size());
       return ++mails_;
     }
+    MSCCLPP_DEVICE void leave() const {}
 
    private:
     MSCCLPP_DEVICE unsigned inBlock() const { return arch::threadIndex() / (rowThreads); }
@@ -193,6 +196,7 @@ struct BlockPerRow {
       if (mails_ == 0) impl::clearWords(mail_.warps[0], rank(), size());
       return ++mails_;
     }
+    MSCCLPP_DEVICE void leave() const {}
 
    private:
     impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
@@ -218,9 +222,12 @@ struct ClusterPerRow {
       impl::requireWholeRows(watch, arch::blockThreads(), arch::warpSize);
       require(blocks.blockCount() % arch::clusterBlocks() == 0, watch, -1, std::uint64_t(layout::Misuse::fewBlocks),
               arch::clusterBlocks(), blocks.blockCount());
-      impl::clearWords(mail_, arch::threadIndex(), arch::blockThreads());
-      impl::clearWords(partials_, arch::threadIndex(), arch::blockThreads());
-      arch::syncCluster();
+      // Of what there is room for, what this row uses: each store more is one ahead of its packets.
+      impl::clearWords(mail_.warps[0], arch::threadIndex(), arch::blockThreads());
+      for (auto i = arch::threadIndex(); i < 2 * warps(); i += arch::blockThreads()) {
+        impl::clearWords(partials_.perWarp[i % 2][i / 2], 0, 1);
+      }
+      arch::arriveAtCluster();
     }
     MSCCLPP_DEVICE unsigned rank() const { return blockRank() + arch::threadIndex(); }
     MSCCLPP_DEVICE unsigned size() const { return arch::clusterBlocks() * arch::blockThreads(); }
@@ -233,12 +240,13 @@ struct ClusterPerRow {
     template <class T, class Op>
     MSCCLPP_DEVICE T reduce(T value, T const& neutral, Op const& op) {
       value = mscclpp::reduce(thisWarp(), value, op);
+      awaitOthers();
       auto const flag = ++reductions_;
       auto const lane = arch::threadIndex() % arch::warpSize;
       if (lane < arch::clusterBlocks()) {
         putFlagged(arch::ofClusterBlock(partials_, lane)->perWarp[flag % 2][rank() / arch::warpSize], value, flag);
       }
-      return impl::reducePartials(size() / arch::warpSize, neutral, op, [&](unsigned i) {
+      return impl::reducePartials(warps(), neutral, op, [&](unsigned i) {
         return awaitFlagged<T>(partials_.perWarp[flag % 2][i], flag, watch_);
       });
     }
@@ -246,15 +254,27 @@ struct ClusterPerRow {
     MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned rank) const {
       return arch::ofClusterBlock(mail_, rank / arch::blockThreads());
     }
-    MSCCLPP_DEVICE std::uint32_t nextMail() { return ++mails_; }
+    MSCCLPP_DEVICE std::uint32_t nextMail() {
+      awaitOthers();
+      return ++mails_;
+    }
+    MSCCLPP_DEVICE void leave() { awaitOthers(); }
 
    private:
+    MSCCLPP_DEVICE unsigned warps() const { return size() / arch::warpSize; }
+    // Once they have cleared their words, which is while the packets of the first row are on their way.
+    MSCCLPP_DEVICE void awaitOthers() {
+      if (!met_) arch::awaitCluster();
+      met_ = true;
+    }
+
     impl::ClusterPartials& partials_ = arch::blockShared<impl::ClusterPartials, impl::ClusterPartials>();
     impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
     layout::Watch* watch_;
     B blocks_;
     std::uint32_t reductions_ = 0;
     std::uint32_t mails_ = 0;
+    bool met_ = false;
   };
 };
 

@@ -13,6 +13,9 @@ unsigned syncBlock();
 void syncWarp(unsigned mask);
 unsigned syncBarrier(unsigned id, unsigned threads);
 void syncCluster();
+// The same in two parts: a thread awaits those that have arrived as often as it has.
+void arriveAtCluster();
+void awaitCluster();
 
 // Gives `out` the `bytes` (at most 16) that `lane` passed as `in`. Fails the kernel if that lane takes no part.
 void shuffle(void const* in, void* out, std::size_t bytes, unsigned lane, unsigned mask);
