@@ -51,6 +51,19 @@ struct ReduceKernel {
   }
 };
 
+template <class T, class Op>
+struct ReduceScatterKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, T* out, std::size_t count, unsigned times) const {
+    for (unsigned i = 0; i < times; ++i) hierarchicalReduceScatter<T, Op>(h, thisGrid(), View{out, count});
+  }
+};
+
+struct BroadcastKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t bytes, int root) const {
+    hierarchicalBroadcast(h, thisGrid(), bytes, root);
+  }
+};
+
 struct AllToAllKernel {
   MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint16_t const* in, std::uint16_t* out,
                                  std::size_t each) const {
@@ -153,6 +166,69 @@ TEST_CASE("all-reduce: the average counts all ranks of all nodes") {
   });
 }
 
+TEST_CASE_TEMPLATE("reduce-scatter: every rank has the sum of its part", T, std::int32_t, std::uint8_t, double) {
+  for (std::size_t const count : {1, 7, 1000, 1031}) {
+    CAPTURE(count);
+    forEachShape(everyShape, [&](Rank& rank, Shape const&) {
+      auto const stride = hierarchicalPartBytes<T>(count) / sizeof(T);
+      auto const size = static_cast<std::size_t>(rank.size);
+      HierarchicalTeam const team(rank.communicator, {.blocks = 3, .bytes = size * stride * sizeof(T)});
+      GpuBuffer<T> const out(rank.device, count + 1);
+      out.fill(0xff);
+      auto const valueOf = [&](int from, std::size_t part, std::size_t i) {
+        return static_cast<T>(static_cast<std::size_t>(from) + part * 2 + i % 5);
+      };
+      std::vector<T> input(size * stride, static_cast<T>(99)), expected(count);  // 99: between the parts
+      for (std::size_t part = 0; part < size; ++part) {
+        for (std::size_t i = 0; i < count; ++i) input[part * stride + i] = valueOf(rank.rank, part, i);
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        T sum = 0;
+        for (int r = 0; r < rank.size; ++r) {
+          sum = static_cast<T>(sum + valueOf(r, static_cast<std::size_t>(rank.rank), i));
+        }
+        expected[i] = sum;
+      }
+      copyToDevice(rank.device, reinterpret_cast<T*>(team.data()), std::span<T const>(input));
+      auto const behind = copyToHost(out).back();
+      expected.push_back(behind);
+      rank.meet();
+      for (unsigned blocks : {3u, 1u}) {
+        launch(rank.stream, {.blocks = blocks, .threads = 64}, ReduceScatterKernel<T, Sum>{}, team.deviceHandle(),
+               out.data(), count, 2u);
+        rank.pace();
+      }
+      rank.synchronize();
+      CHECK(countDifferent(copyToHost(out), expected) == 0);
+      rank.communicator.bootstrap()->barrier();
+    });
+  }
+}
+
+TEST_CASE("broadcast: everybody has the root's data") {
+  for (std::size_t const bytes : {1, 100, 4099}) {
+    CAPTURE(bytes);
+    forEachShape(everyShape, [&](Rank& rank, Shape const&) {
+      HierarchicalTeam const team(rank.communicator, {.blocks = 3, .bytes = bytes + 1});
+      auto* const data = reinterpret_cast<std::uint8_t*>(team.data());
+      for (int root = 0; root < rank.size; ++root) {
+        auto const mine = randomInput<std::uint8_t>(3, rank.rank, bytes + 1);
+        auto expected = randomInput<std::uint8_t>(3, root, bytes);
+        expected.push_back(mine.back());  // is not touched
+        copyToDevice(rank.device, data, std::span(mine));
+        rank.meet();
+        launch(rank.stream, {.blocks = root % 2 == 0 ? 3u : 1u, .threads = 64}, BroadcastKernel{}, team.deviceHandle(),
+               bytes, root);
+        rank.synchronize();
+        std::vector<std::uint8_t> result(bytes + 1);
+        copyToHost(rank.device, std::span(result), data);
+        CHECK(result == expected);
+        rank.communicator.bootstrap()->barrier();
+      }
+    });
+  }
+}
+
 TEST_CASE("all-to-all: parts of one size, also in place") {
   for (std::size_t const each : {1, 60, 2051}) {
     CAPTURE(each);
@@ -234,6 +310,26 @@ TEST_CASE("what does not fit is refused") {
     HierarchicalTeam const team(rank.communicator, {.blocks = 1, .bytes = 256});
     launch(rank.stream, {.blocks = 1, .threads = 32}, GatherKernel{}, team.deviceHandle(), 129u, 1u);
     CHECK(has(refused([&] { rank.communicator.synchronize(rank.stream); }), "a view up to byte 258"));
+    rank.communicator.bootstrap()->barrier();
+  });
+  forEachShape({{1, 2}, {2, 1}}, [&](Rank& rank, Shape const&) {
+    HierarchicalTeam const team(rank.communicator, {.blocks = 1, .bytes = 256});
+    GpuBuffer<std::int32_t> const out(rank.device, 33);
+    bool const reduces = rank.size == 2 && team.nodes() == 1;
+    if (reduces) {
+      launch(rank.stream, {.blocks = 1, .threads = 32}, ReduceScatterKernel<std::int32_t, Sum>{}, team.deviceHandle(),
+             out.data(), std::size_t{33}, 1u);
+    } else {
+      launch(rank.stream, {.blocks = 1, .threads = 32}, BroadcastKernel{}, team.deviceHandle(), 4u, 2);
+    }
+    std::string told;
+    try {
+      rank.communicator.synchronize(rank.stream);
+    } catch (Error const& error) {
+      told = error.what();
+    }
+    CAPTURE(told);
+    CHECK(told.find(reduces ? "a view up to byte 288" : "root 2") != std::string::npos);
     rank.communicator.bootstrap()->barrier();
   });
   // Parts that are larger than their slots, and a team that was not made for all-to-all.

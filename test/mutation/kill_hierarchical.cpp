@@ -59,6 +59,54 @@ struct AgainKernel {
   }
 };
 
+// Calls one behind the other: parts are added up, then a root's data goes to all, each time over what was there before.
+struct ScatterAndSpreadKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint32_t* out, std::size_t count,
+                                 unsigned* wrong) const {
+    DeviceTeam const local(h.local);
+    auto const grid = thisGrid();
+    auto* const data = reinterpret_cast<std::uint32_t*>(h.data.bases[h.local.rank]);
+    auto const ranks = static_cast<std::uint32_t>(h.size()), own = static_cast<std::uint32_t>(h.rank());
+    auto const stride = hierarchicalPartBytes<std::uint32_t>(count) / sizeof(std::uint32_t);
+    auto const expect = [&](std::uint32_t found, std::uint32_t value) {
+      if (found != value) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+    };
+    for (std::uint32_t round = 1; round <= 3; ++round) {
+      for (std::uint32_t part = 0; part < ranks; ++part) {
+        for (auto i = grid.rank(); i < count; i += grid.size()) data[part * stride + i] = round * 100 + part * 10 + own;
+      }
+      gridBarrier(local, grid);
+      hierarchicalReduceScatter<std::uint32_t, Sum>(h, grid, View{out, count});
+      gridBarrier(local, grid);
+      for (auto i = grid.rank(); i < count; i += grid.size()) {
+        expect(out[i], ranks * (round * 100 + own * 10) + ranks * (ranks - 1) / 2);
+        out[i] = 0;
+      }
+      for (std::uint32_t root = 0; root < ranks; ++root) {
+        for (auto i = grid.rank(); i < count; i += grid.size()) data[i] = round * 1000 + own;
+        gridBarrier(local, grid);
+        hierarchicalBroadcast(h, grid, count * sizeof *data, static_cast<int>(root));
+        gridBarrier(local, grid);
+        for (auto i = grid.rank(); i < count; i += grid.size()) expect(data[i], round * 1000 + root);
+        gridBarrier(local, grid);
+      }
+    }
+  }
+};
+
+void scatterAndSpread(Rank& rank, std::size_t count, unsigned blocks) {
+  auto const bytes = hierarchicalPartBytes<std::uint32_t>(count) * static_cast<unsigned>(rank.size);
+  HierarchicalTeam const team(rank.communicator, {.blocks = blocks, .bytes = bytes});
+  GpuBuffer<std::uint32_t> const out(rank.device, count);
+  GpuBuffer<unsigned> const wrong(rank.device, 1);
+  wrong.fill(0);
+  launch(rank.stream, {.blocks = blocks, .threads = 32}, ScatterAndSpreadKernel{}, team.deviceHandle(), out.data(),
+         count, wrong.data());
+  rank.synchronize();
+  bool const right = copyToHost(wrong)[0] == 0;
+  CHECK(right);
+}
+
 constexpr std::size_t largestPart = 21;
 MSCCLPP_HOST_DEVICE std::size_t countOf(bool equal, unsigned from, unsigned to) {
   return equal ? largestPart : from == 1 && to == 0 ? 0 : (5 * from + 3 * to) % (largestPart + 1);
@@ -203,6 +251,12 @@ TEST_CASE("two exchanges where they save more than a message takes") {
   CHECK(!inTwoExchanges(3, 300, 200));
   CHECK(inTwoExchanges(128, 4096, usualMessageBytes));
   CHECK(!inTwoExchanges(4, 4096, usualMessageBytes));
+}
+
+TEST_CASE("reduce-scatter, and broadcast from each root") {
+  onNodes(2, 2, [](Rank& rank) { scatterAndSpread(rank, 41, 2); });
+  onNodes(3, 1, [](Rank& rank) { scatterAndSpread(rank, 5, 1); });
+  onNodes(1, 3, [](Rank& rank) { scatterAndSpread(rank, 30, 2); });
 }
 
 TEST_CASE("all-to-all") {

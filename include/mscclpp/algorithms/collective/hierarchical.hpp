@@ -5,8 +5,13 @@
 //
 //   hierarchicalAllGather(h, blocks, bytes)       part r of the data is rank r's; the own part lies there already
 //   hierarchicalAllReduce<T, Op>(h, blocks, n)    the first n elements of the data, in place
+//   hierarchicalReduceScatter<T, Op>(h, blocks, View{y, n})   part r of all ranks' data is added up for rank r, into
+//   its
+//                                                 `y`; parts begin at multiples of hierarchicalPartBytes<T>(n)
+//   hierarchicalBroadcast(h, blocks, bytes, root)   the first bytes of the root's data, into everybody's
 //
-// All-gather sends each byte once to each other node. So does all-reduce with what each node has summed up, one message
+// All-gather and broadcast send each byte once to each other node, reduce-scatter what a node has summed up for its
+// ranks. So does all-reduce with what each node has summed up, one message
 // long, while that is little; else each node reduces one piece and sends the result to all, two messages long, but only
 // about two bytes for each byte of the data however many nodes there are. The results are the same.
 //
@@ -24,6 +29,7 @@
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/port_channel.hpp"
 #include "mscclpp/device/team.hpp"
+#include "mscclpp/device/view.hpp"
 #include "mscclpp/layout/hierarchy_handle.hpp"
 
 namespace mscclpp {
@@ -129,12 +135,76 @@ MSCCLPP_HOST_DEVICE constexpr bool inTwoExchanges(std::uint64_t nodes, std::uint
   return shard / nodes * ((nodes - 1) * (nodes - 2)) > messageBytes;
 }
 
+namespace impl {
+
+// The arithmetic of collectives in two levels, by whole payloads: each node's sums lie in its own slot of the inbox,
+// from which the other nodes get what they need into the same place of theirs.
+template <class R, BlockSet B>
+struct NodeSums {
+  static constexpr std::uint64_t step = sizeof(Payload<4>);
+
+  DeviceHierarchy const& h;
+  DeviceTeam const& local;
+  B const& blocks;
+
+  MSCCLPP_DEVICE bool leads() const { return blocks.blockRank() == 0; }
+  MSCCLPP_DEVICE std::uint64_t slotOf(int node) const { return static_cast<std::uint64_t>(node) * h.slotBytes; }
+
+  template <class Act>
+  MSCCLPP_DEVICE void forEach(ByteRange const& range, Act const& act) const {
+    std::uint64_t const stride = std::uint64_t{blocks.size()} * step;
+    auto const end = range.first + range.bytes;
+    for (std::uint64_t at = range.first + std::uint64_t{blocks.rank()} * step; at < end; at += stride) act(at);
+  }
+
+  // Into the own slot: of the node's ranks, what lies so far into their data. `first`: of the slot in the data.
+  MSCCLPP_DEVICE void addUpNode(ByteRange const& range, std::uint64_t first) const {
+    forEach(range, [&](std::uint64_t at) {
+      auto totals = read(h.data.bases[0], first + at);
+      for (int rank = 1; rank < local.size; ++rank) R::combine(totals, read(h.data.bases[rank], first + at), rank);
+      *slot(h.node, at) = R::template narrow<4>(totals);
+    });
+  }
+  // Of all nodes, at such a place of their slots here.
+  MSCCLPP_DEVICE Payload<4> sumOfAll(std::uint64_t at) const {
+    auto totals = R::widen(*slot(0, at));
+    for (int node = 1; node < h.nodes; ++node) R::combine(totals, R::widen(*slot(node, at)), node);
+    R::finish(totals, h.size());
+    return R::template narrow<4>(totals);
+  }
+  MSCCLPP_DEVICE Payload<4>* slot(int node, std::uint64_t at) const {
+    return reinterpret_cast<Payload<4>*>(h.inbox + slotOf(node) + at);
+  }
+
+  // Each node's own slot is filled; `rangeFor(node)` of it goes to the same place of that node's inbox.
+  template <class RangeFor>
+  MSCCLPP_DEVICE void exchange(RangeFor const& rangeFor) const {
+    gridBarrier(local, blocks);
+    if (leads()) {
+      h.putRangesToRail(blocks.block(), h.exchange, [&](int node) {
+        ByteRange const range = rangeFor(node);
+        return ByteRange{slotOf(h.node) + range.first, range.bytes};
+      });
+      h.awaitRail(blocks.block());
+    }
+    gridBarrier(local, blocks);
+  }
+
+ private:
+  MSCCLPP_DEVICE static auto read(std::byte const* base, std::uint64_t at) {
+    return R::widen(*reinterpret_cast<Payload<4> const*>(base + at));
+  }
+};
+
+}  // namespace impl
+
 template <Number T, class Op, BlockSet B>
 MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count,
                                           std::uint64_t messageBytes = usualMessageBytes) {
-  using R = ReductionFor<T, void, Op, 0>;
-  constexpr std::uint64_t step = sizeof(Payload<4>);
+  using Sums = impl::NodeSums<ReductionFor<T, void, Op, 0>, B>;
+  constexpr auto step = Sums::step;
   DeviceTeam const local(h.local);
+  Sums const sums{h, local, blocks};
   auto const total = ceilDiv<std::uint64_t>(count * sizeof(T), step) * step;
   require(total <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, total);
   // Each rail reduces one shard, in whole payloads; the last ones may be shorter, or empty.
@@ -149,58 +219,101 @@ MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blo
     auto const begin = minimum<std::uint64_t>(largest * static_cast<unsigned>(node), bytes);
     return ByteRange{begin, minimum<std::uint64_t>(largest, bytes - begin)};
   };
-  auto const slotOf = [&](int node) { return static_cast<std::uint64_t>(node) * h.slotBytes; };
-  auto const read = [](std::byte const* base, std::uint64_t at) {
-    return R::widen(*reinterpret_cast<Payload<4> const*>(base + at));
-  };
-  auto const forEach = [&](ByteRange const& range, auto&& act) {
-    std::uint64_t const stride = std::uint64_t{blocks.size()} * step;
-    auto const end = range.first + range.bytes;
-    for (std::uint64_t at = range.first + std::uint64_t{blocks.rank()} * step; at < end; at += stride) act(at);
-  };
   auto const toNode = [&](std::uint64_t at, Payload<4> const& result) {
     for (int rank = 0; rank < local.size; ++rank) {
       *reinterpret_cast<Payload<4>*>(h.data.bases[rank] + first + at) = result;
     }
   };
-  bool const leads = blocks.blockRank() == 0;
-  // Each node's own slot is filled; `rangeFor(node)` of it goes to the same place of that node's inbox.
-  auto const exchange = [&](auto&& rangeFor) {
-    gridBarrier(local, blocks);
-    if (leads) {
-      h.putRangesToRail(blocks.block(), h.exchange, [&](int node) {
-        ByteRange const range = rangeFor(node);
-        return ByteRange{slotOf(h.node) + range.first, range.bytes};
-      });
-      h.awaitRail(blocks.block());
-    }
-    gridBarrier(local, blocks);
-  };
   ByteRange const whole{0, bytes};
   DirectRound<B> const round(local, blocks);
-  if (leads) h.meetRail(blocks.block());
-  forEach(whole, [&](std::uint64_t at) {
-    auto totals = read(h.data.bases[0], first + at);
-    for (int rank = 1; rank < local.size; ++rank) R::combine(totals, read(h.data.bases[rank], first + at), rank);
-    *reinterpret_cast<Payload<4>*>(h.inbox + slotOf(h.node) + at) = R::template narrow<4>(totals);
-  });
-  exchange([&](int node) { return twice ? pieceOf(node) : whole; });
-  forEach(twice ? pieceOf(h.node) : whole, [&](std::uint64_t at) {
-    auto totals = read(h.inbox, at);
-    for (int node = 1; node < h.nodes; ++node) R::combine(totals, read(h.inbox + slotOf(node), at), node);
-    R::finish(totals, h.size());
-    auto const result = R::template narrow<4>(totals);
+  if (sums.leads()) h.meetRail(blocks.block());
+  sums.addUpNode(whole, first);
+  sums.exchange([&](int node) { return twice ? pieceOf(node) : whole; });
+  sums.forEach(twice ? pieceOf(h.node) : whole, [&](std::uint64_t at) {
+    auto const result = sums.sumOfAll(at);
     // In place of what this node has summed up: nobody else writes there, nor has asked for that piece.
-    if (twice) *reinterpret_cast<Payload<4>*>(h.inbox + slotOf(h.node) + at) = result;
+    if (twice) *sums.slot(h.node, at) = result;
     toNode(at, result);
   });
   if (twice) {
-    exchange([&](int) { return pieceOf(h.node); });
+    sums.exchange([&](int) { return pieceOf(h.node); });
     for (int node = 0; node < h.nodes; ++node) {
       if (node == h.node) continue;
-      forEach(pieceOf(node),
-              [&](std::uint64_t at) { toNode(at, *reinterpret_cast<Payload<4> const*>(h.inbox + slotOf(node) + at)); });
+      sums.forEach(pieceOf(node), [&](std::uint64_t at) { toNode(at, *sums.slot(node, at)); });
     }
+  }
+  round.finish();
+  if (sums.leads()) h.flushRail(blocks.block());
+}
+
+// Bytes from one part to the next of a reduce-scatter of so many elements each.
+template <Number T>
+MSCCLPP_HOST_DEVICE constexpr std::uint64_t hierarchicalPartBytes(std::uint64_t count) {
+  return roundUp<std::uint64_t>(count * sizeof(T), sizeof(Payload<4>));
+}
+
+template <Number T, class Op, BlockSet B>
+MSCCLPP_DEVICE void hierarchicalReduceScatter(DeviceHierarchy const& h, B const& blocks, View<T> out) {
+  using Sums = impl::NodeSums<ReductionFor<T, void, Op, 0>, B>;
+  DeviceTeam const local(h.local);
+  Sums const sums{h, local, blocks};
+  auto const each = hierarchicalPartBytes<T>(out.count);
+  auto const end = each * static_cast<unsigned>(h.size());
+  require(end <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, end);
+  // What this rail's rank of a node gets lies in that node's piece of a slot.
+  auto const pieceOf = [&](int node) { return ByteRange{each * static_cast<unsigned>(node), each}; };
+  DirectRound<B> const round(local, blocks);
+  if (sums.leads()) h.meetRail(blocks.block());
+  for (int node = 0; node < h.nodes; ++node) {
+    auto const piece = pieceOf(node);
+    auto const part = each * static_cast<unsigned>(h.rankOf(node, local.rank));
+    sums.addUpNode(piece, part - piece.first);
+  }
+  sums.exchange(pieceOf);
+  PayloadWriter<T, 4, 16> const writer(out);
+  auto const own = pieceOf(h.node);
+  sums.forEach(own, [&](std::uint64_t at) {
+    writer.write(writer.window(at - own.first, sizeof(Payload<4>)), 0, sums.sumOfAll(at));
+  });
+  round.finish();
+  if (sums.leads()) h.flushRail(blocks.block());
+}
+
+template <BlockSet B>
+MSCCLPP_DEVICE void hierarchicalBroadcast(DeviceHierarchy const& h, B const& blocks, std::uint64_t bytes, int root) {
+  DeviceTeam const local(h.local);
+  require(bytes <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, bytes);
+  require(root >= 0 && root < h.size(), local.watch, root, std::uint64_t(layout::Misuse::root),
+          static_cast<std::uint64_t>(h.size()), static_cast<std::uint64_t>(root));
+  int place = 0;
+  while (h.ranks[place] != root) ++place;
+  int const node = place / local.size, rail = place % local.size;
+  // A rail carries one shard to all nodes.
+  constexpr std::uint64_t step = sizeof(Payload<4>);
+  auto const shard = ceilDiv<std::uint64_t>(bytes, step * static_cast<unsigned>(local.size)) * step;
+  auto const first = minimum<std::uint64_t>(shard * static_cast<unsigned>(local.rank), bytes);
+  auto const mine = minimum<std::uint64_t>(shard, bytes - first);
+  bool const leads = blocks.blockRank() == 0;
+  auto const copyFrom = [&](int from, int to) {
+    copy(blocks, h.data.bases[to] + first, h.data.bases[from] + first, mine);
+  };
+  DirectRound<B> const round(local, blocks);
+  if (h.node == node) {
+    if (local.rank != rail) copyFrom(rail, local.rank);
+    if (leads) h.awaitRail(blocks.block());  // which may be written to
+    gridBarrier(local, blocks);
+    if (leads) h.putToRail(blocks.block(), h.gather, first, mine);
+  } else {
+    if (leads && blocks.block().rank() == 0) {
+      PortChannelDeviceHandle const channel(h.gather[node < h.node ? node : node - 1]);
+      channel.signal();
+      channel.wait();
+    }
+    gridBarrier(local, blocks);
+  }
+  for (int distance = 1; distance < local.size; ++distance) {
+    auto const peer = local.peerAt(distance, local.size);
+    if (h.node != node || peer != rail) copyFrom(local.rank, peer);
   }
   round.finish();
   if (leads) h.flushRail(blocks.block());
