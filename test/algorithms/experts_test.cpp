@@ -193,6 +193,20 @@ struct ForgetfulKernel {
 }  // namespace
 
 #if !defined(__CUDACC__)
+TEST_CASE("an expert's rank, whatever the number of experts of a rank") {
+  layout::ExpertsHandle handle{};
+  for (std::uint32_t perRank = 1; perRank <= layout::ExpertLimits::mostExperts; ++perRank) {
+    handle.layout.perRank = perRank;
+    DeviceExperts const experts(handle);
+    std::uint32_t wrong = 0;
+    for (std::uint32_t e = 0; e < layout::ExpertLimits::mostExperts; ++e) {
+      wrong += experts.rankOf(e) == static_cast<int>(e / perRank) ? 0 : 1;
+    }
+    CAPTURE(perRank);
+    CHECK(wrong == 0);
+  }
+}
+
 // The simulated machine ends such a run at once.
 TEST_CASE("who waits for a row says of which rank") {
   std::string text;

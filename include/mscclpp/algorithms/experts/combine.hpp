@@ -26,8 +26,6 @@
 #include <cstdint>
 
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
-#include "mscclpp/device/group_ops.hpp"
-#include "mscclpp/device/reduce_op.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/tiles/slots.hpp"
 
@@ -152,8 +150,11 @@ class Combine {
     auto const warp = thisWarp();
     auto const& layout = experts_.layout;
     auto const* const ofToken = routing.of(token);
-    bool const leads = warp.rank() < routing.topK && experts_.isFirstOfRank(ofToken, warp.rank());
-    auto const ranks = reduce(warp, leads ? 1u : 0u, Sum{});
+    std::uint32_t ranks = 0;
+    impl::RankSet seen{};
+    for (std::uint32_t k = 0; k < routing.topK; ++k) {
+      if (ofToken[k] >= 0 && seen.add(experts_.rankOf(ofToken[k]))) ++ranks;
+    }
     if (warp.rank() == 0) round_.await(token, ranks * layout.pieces);
     syncWhole(warp);
     bool const whole = impl::isWhole(out, 16);

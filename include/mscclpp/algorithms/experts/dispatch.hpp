@@ -41,11 +41,10 @@
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
 #include "mscclpp/algorithms/experts/placed_rows.hpp"
 #include "mscclpp/algorithms/experts/routing_scan.hpp"
-#include "mscclpp/device/copy.hpp"
-#include "mscclpp/device/group_ops.hpp"
-#include "mscclpp/device/reduce_op.hpp"
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/tiles/slots.hpp"
+#include "mscclpp/device/vector.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
@@ -89,18 +88,14 @@ class Dispatch {
   }
 
   MSCCLPP_DEVICE LaidOutRows const& layOut(PackedByExpert const& order) const {
-    return layOut(0xffffffffu, false, [&](LaidOutRows const& rows, std::uint32_t expert) {
-      std::uint64_t first = 0;
-      for (std::uint32_t e = 0; e < expert; ++e) first += roundUp<std::uint64_t>(rows.count[e], order.alignment);
-      return first;
-    });
+    return layOut(0xffffffffu, false,
+                  [&](std::uint32_t rows) { return roundUp<std::uint64_t>(rows, order.alignment); });
   }
   MSCCLPP_DEVICE LaidOutRows const& layOut(PaddedByExpert const& order) const {
-    return layOut(order.rows, false,
-                  [&](LaidOutRows const&, std::uint32_t expert) { return std::uint64_t{expert} * order.rows; });
+    return layOut(order.rows, false, [&](std::uint32_t) { return std::uint64_t{order.rows}; });
   }
   MSCCLPP_DEVICE LaidOutRows const& layOut(ByToken const&) const {
-    return layOut(0xffffffffu, true, [](LaidOutRows const&, std::uint32_t) { return std::uint64_t{0}; });
+    return layOut(0xffffffffu, true, [](std::uint32_t) { return std::uint64_t{0}; });
   }
 
   template <BlockSet Placers>
@@ -109,22 +104,27 @@ class Dispatch {
     experts_.check(out.rows);
     impl::RowPlacer<W, isQuantised, B> const placer(experts_, round_, laidOut, out);
     if (blocks.blockRank() == 0) placer.tell();
-    // Sources in turn, the own one first: its rows need no link.
+    // Sources in turn, the own one first: its rows need no link. Where there are more blocks than tiles, several share
+    // one.
     auto const ranks = static_cast<std::uint32_t>(experts_.size());
-    for (auto unit = blocks.blockRank(); unit < ranks * layout.tilesOfSource(); unit += blocks.blockCount()) {
-      int const source = static_cast<int>((static_cast<std::uint32_t>(experts_.rank()) + unit % ranks) % ranks);
+    auto const units = ranks * layout.tilesOfSource();
+    auto const shares = maximum(1u, blocks.blockCount() / units);
+    auto const share = blocks.blockRank() / units;
+    if (share >= shares) return;
+    auto const warps = impl::Warps::ofBlock();
+    for (auto unit = blocks.blockRank() - share * units; unit < units; unit += blocks.blockCount()) {
+      auto const source = (static_cast<std::uint32_t>(experts_.rank()) + unit % ranks) % ranks;
       auto const tile = unit / ranks;
       auto const first = tile * layout.tileTokens;
-      auto const all = experts_.rowsFrom(source);
+      auto const all = laidOut.firstOf[source + 1] - laidOut.firstOf[source];
       if (first >= all) continue;
       auto const rows = minimum(layout.tileTokens, all - first);
       if (thisBlock().rank() == 0) {
-        round_.await(layout.rowFlag(static_cast<std::uint32_t>(source), tile), rows * layout.pieces, source);
+        round_.await(layout.rowFlag(source, tile), rows * layout.pieces, static_cast<int>(source));
       }
       syncWhole(thisBlock());
-      auto const warps = impl::Warps::ofBlock();
-      for (auto piece = warps.rank; piece < rows * layout.pieces; piece += warps.count) {
-        placer.place(source, first + piece / layout.pieces, piece % layout.pieces);
+      for (auto piece = warps.rank * shares + share; piece < rows * layout.pieces; piece += warps.count * shares) {
+        placer.place(static_cast<int>(source), first + piece / layout.pieces, piece % layout.pieces);
       }
     }
   }
@@ -184,23 +184,27 @@ class Dispatch {
         if ((ranks >> k & 1) != 0) f(k);
       }
     };
-    if (number == 0) {
+    auto const piece = impl::RowPiece::of(layout, number);
+    auto const* const from = x.at(batch.first + token, piece.first);
+    auto* const to = experts_.row<W>(peer, self, slot) + piece.first;
+    // While loads are on their way.
+    auto const sendHeads = [&] {
+      if (number != 0) return to;
       each([&](std::uint32_t k) {
         int const at = arch::shuffle(peer, k);
         sendHead(experts_.head(at, self, arch::shuffle(slot, k)), routing, batch, token, k, at);
       });
-    }
-    auto const piece = impl::RowPiece::of(layout, number);
-    auto const* const from = x.at(batch.first + token, piece.first);
-    auto* const to = experts_.row<W>(peer, self, slot) + piece.first;
+      return to;
+    };
     if constexpr (isQuantised) {
       auto* const scales = experts_.scales(peer, self, slot);
+      sendHeads();
       quantiseToEach(from, piece, impl::isWhole(x, 16), [&](auto const& f) {
         each([&](std::uint32_t k) { f(arch::shuffle(to, k), arch::shuffle(scales, k)); });
       });
     } else {
-      impl::copyToEach(from, piece.count, impl::isWhole(x, 16),
-                       [&](auto const& f) { each([&](std::uint32_t k) { f(arch::shuffle(to, k)); }); });
+      impl::copyToEach(from, piece.count, impl::isWhole(x, 16), sendHeads,
+                       [&](W* row, auto const& f) { each([&](std::uint32_t k) { f(arch::shuffle(row, k)); }); });
     }
     syncWhole(warp);
     if (sends) round_.arrive(peer, layout.rowFlag(static_cast<std::uint32_t>(self), slot / layout.tileTokens));
@@ -278,39 +282,71 @@ class Dispatch {
     }
   }
 
-  template <class First>
-  MSCCLPP_DEVICE LaidOutRows const& layOut(std::uint32_t limit, bool byToken, First const& firstOf) const {
+  // roomOf(rows): how far the next expert's first row is from that of an expert with so many rows.
+  template <class RoomOf>
+  MSCCLPP_DEVICE LaidOutRows const& layOut(std::uint32_t limit, bool byToken, RoomOf const& roomOf) const {
     auto& rows = arch::blockShared<LaidOutRows, Dispatch>();
     auto const group = thisBlock();
     auto const perRank = experts_.layout.perRank;
-    for (auto source = group.rank(); source < static_cast<unsigned>(experts_.size()); source += group.size()) {
+    auto const ranks = static_cast<std::uint32_t>(experts_.size());
+    for (auto source = group.rank(); source < ranks; source += group.size()) {
       round_.await(experts_.layout.countFlag(source), 1, static_cast<int>(source));
     }
     syncWhole(group);
+    // All loads at once; sums follow in shared memory.
+    for (auto i = group.rank(); i < ranks * (perRank + 1); i += group.size()) {
+      auto const source = i / (perRank + 1), e = i % (perRank + 1);
+      (e < perRank ? rows.ahead[source * perRank + e] : rows.firstOf[source]) =
+          experts_.counts(experts_.rank(), static_cast<int>(source))[e];
+    }
     if (group.rank() == 0) {
       rows.limit = limit;
       rows.byToken = byToken;
-      std::uint32_t before = 0;
-      for (int source = 0; source < experts_.size(); ++source) {
-        rows.firstOf[source] = before;
-        before += experts_.rowsFrom(source);
-      }
-      rows.firstOf[experts_.size()] = before;
-    }
-    for (auto e = group.rank(); e < perRank; e += group.size()) {
-      std::uint32_t ahead = 0;
-      for (int source = 0; source < experts_.size(); ++source) {
-        rows.ahead[static_cast<unsigned>(source) * perRank + e] = ahead;
-        ahead += experts_.counts(experts_.rank(), source)[e];
-      }
-      rows.count[e] = ahead;
     }
     group.sync();
     for (auto e = group.rank(); e < perRank; e += group.size()) {
-      rows.first[e] = static_cast<std::uint32_t>(minimum<std::uint64_t>(firstOf(rows, e), 0xffffffffu));
+      rows.count[e] = sumAhead(
+          ranks, [&](std::uint32_t source) -> auto& { return rows.ahead[source * perRank + e]; });
+      rows.first[e] = static_cast<std::uint32_t>(minimum<std::uint64_t>(roomOf(rows.count[e]), 0xffffffffu));
     }
+    if (group.rank() == group.size() - 1) {
+      rows.firstOf[ranks] = sumAhead(
+          ranks, [&](std::uint32_t source) -> auto& { return rows.firstOf[source]; });
+    }
+    group.sync();
+    if (group.rank() < arch::warpSize) findFirsts(rows, perRank);
     group.sync();
     return rows;
+  }
+  // Of each of `count` numbers makes the sum of those before it. Returns that of all.
+  template <class At>
+  MSCCLPP_DEVICE static std::uint32_t sumAhead(std::uint32_t count, At const& at) {
+    std::uint32_t before = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      auto const own = at(i);
+      at(i) = before;
+      before += own;
+    }
+    return before;
+  }
+  // Of each expert's room its first row, by a warp, a lane for some that lie together.
+  MSCCLPP_DEVICE static void findFirsts(LaidOutRows& rows, std::uint32_t perRank) {
+    auto const lane = thisWarp().rank();
+    auto const each = ceilDiv(perRank, arch::warpSize);
+    auto const begin = minimum(lane * each, perRank), end = minimum(begin + each, perRank);
+    std::uint64_t own = 0;
+    for (auto e = begin; e < end; ++e) own += rows.first[e];
+    auto next = own;
+    for (unsigned distance = 1; distance < arch::warpSize; distance *= 2) {
+      auto const before = arch::shuffle(next, lane < distance ? lane : lane - distance);
+      if (lane >= distance) next += before;
+    }
+    next -= own;
+    for (auto e = begin; e < end; ++e) {
+      auto const room = rows.first[e];
+      rows.first[e] = static_cast<std::uint32_t>(minimum<std::uint64_t>(next, 0xffffffffu));
+      next += room;
+    }
   }
 
   DeviceExperts const& experts_;

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "mscclpp/base/bits.hpp"
+#include "mscclpp/base/config.hpp"
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/number.hpp"
@@ -47,29 +48,27 @@ inline namespace MSCCLPP_BACKEND {
 
 // Taken by value and passed on by reference, as DeviceTeam.
 struct DeviceExperts {
+  static constexpr unsigned rankShift = 22;
+
   layout::ExpertsLayout layout;
   layout::WindowHandle window;
   DeviceTileFlags flags;
+  std::uint32_t unitsOfExpert;  // 2^22 / layout.perRank, rounded up
 
   DeviceExperts() = default;
   MSCCLPP_HOST_DEVICE DeviceExperts(layout::ExpertsHandle const& handle)
-      : layout(handle.layout), window(handle.window), flags(handle.flags) {}
+      : layout(handle.layout),
+        window(handle.window),
+        flags(handle.flags),
+        unitsOfExpert(ceilDiv(1u << rankShift, handle.layout.perRank)) {}
 
   MSCCLPP_DEVICE int rank() const { return flags.rank; }
   MSCCLPP_DEVICE int size() const { return flags.size; }
+  // expert / perRank without a division, as there are at most 512 = 2^9 experts, and so 2^9 of a rank: what is rounded
+  // up makes less than 2^18 units.
   template <std::integral I>
   MSCCLPP_DEVICE int rankOf(I expert) const {
-    return static_cast<int>(static_cast<std::uint32_t>(expert) / layout.perRank);
-  }
-
-  // Whether the k-th of a token's experts is the first of them on its rank, so that the token's row goes there for it.
-  template <class I>
-  MSCCLPP_DEVICE bool isFirstOfRank(I const* ofToken, std::uint32_t k) const {
-    if (ofToken[k] < 0) return false;
-    for (std::uint32_t other = 0; other < k; ++other) {
-      if (ofToken[other] >= 0 && rankOf(ofToken[other]) == rankOf(ofToken[k])) return false;
-    }
-    return true;
+    return static_cast<int>(static_cast<std::uint32_t>(expert) * unitsOfExpert >> rankShift);
   }
 
   // In the memory of rank `at`, what `source` has sent there.
@@ -158,29 +157,51 @@ MSCCLPP_DEVICE void forEachElements(std::uint32_t count, F const& f) {
   }
 }
 
-// By a warp: a part of a row, read once, to each place that `each` gives: each(f) calls f(to), by all lanes. `whole`:
-// all of them lie at multiples of 16 bytes.
-template <class T, class Each>
-MSCCLPP_DEVICE void copyToEach(T const* from, std::uint32_t count, bool whole, Each const& each) {
+// Some of the ranks.
+struct RankSet {
+  std::uint64_t low, high;
+  static_assert(maxTeamSize <= 128);
+
+  MSCCLPP_DEVICE bool has(int rank) const { return ((rank < 64 ? low : high) >> rank % 64 & 1) != 0; }
+  // Whether it was not there.
+  MSCCLPP_DEVICE bool add(int rank) {
+    bool const is = has(rank);
+    (rank < 64 ? low : high) |= std::uint64_t{1} << rank % 64;
+    return !is;
+  }
+};
+
+// By a warp: a part of a row, read once, to each place that each(found, f) calls f(to) for, by all lanes. `found` is
+// what find() gives, which is asked behind the first loads, and returned. `whole`: all places lie at multiples of 16
+// bytes.
+template <class T, class Find, class Each>
+MSCCLPP_DEVICE auto copyToEach(T const* from, std::uint32_t count, bool whole, Find const& find, Each const& each) {
   constexpr unsigned together = 4;  // loads on their way
   auto const bytes = count * static_cast<std::uint32_t>(sizeof(T));
-  if (!whole || bytes % 16 != 0) return each([&](T* to) { copy(thisWarp(), to, from, bytes); });
+  auto const words = whole && bytes % 16 == 0 ? bytes / 16 : 0;
   auto const* const source = reinterpret_cast<Payload<4> const*>(from);
-  for (std::uint32_t first = 0; first < bytes / 16; first += together * arch::warpSize) {
-    Payload<4> held[together];
-    arch::leaveUnset(held);
-    auto const at = [&](unsigned i) { return first + i * arch::warpSize + thisWarp().rank(); };
+  Payload<4> held[together];
+  arch::leaveUnset(held);
+  std::uint32_t first = 0;
+  auto const inTurn = [&](auto const& f) {
+    auto const at = first + thisWarp().rank();
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < together; ++i) {
-      if (at(i) < bytes / 16) held[i] = source[at(i)];
+      if (at + i * arch::warpSize < words) f(at + i * arch::warpSize, held[i]);
     }
-    each([&](T* to) {
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) {
-        if (at(i) < bytes / 16) reinterpret_cast<Payload<4>*>(to)[at(i)] = held[i];
-      }
+  };
+  auto const load = [&] { inTurn([&](std::uint32_t word, Payload<4>& to) { to = source[word]; }); };
+  load();
+  auto const found = find();
+  while (first < words) {
+    each(found, [&](T* to) {
+      inTurn([&](std::uint32_t word, Payload<4> const& value) { reinterpret_cast<Payload<4>*>(to)[word] = value; });
     });
+    first += together * arch::warpSize;
+    load();
   }
+  if (words == 0) each(found, [&](T* to) { copy(thisWarp(), to, from, bytes); });
+  return found;
 }
 
 // What a token's experts have to do with a row that a warp works on: found by a lane each, in the block's shared memory
@@ -203,6 +224,12 @@ class ExpertTerms {
 
   MSCCLPP_DEVICE std::uint32_t count() const { return count_; }
   MSCCLPP_DEVICE std::uint32_t row(std::uint32_t k) const { return terms_[k].row; }
+  template <class F>
+  MSCCLPP_DEVICE void forEachRow(F const& f) const {
+    for (std::uint32_t k = 0; k < count_; ++k) {
+      if (isThere(k)) f(row(k));
+    }
+  }
 
   // The sum of weight times what load(row) gives, in the order of the experts.
   template <class T, unsigned N, class Load>

@@ -85,22 +85,23 @@ class RowPlacer {
     int const self = experts_.rank();
     auto const piece = RowPiece::of(layout, number);
     auto& head = experts_.head(self, source, slot);
-    auto const terms =
-        laidOut_.byToken ? placesByToken(source, slot, head, number == 0) : placesByExpert(source, head, number == 0);
-    copyToEach(experts_.template row<W>(self, source, slot) + piece.first, piece.count, isWhole(out_.rows, 16),
-               [&](auto const& f) {
-                 for (std::uint32_t k = 0; k < terms.count(); ++k) {
-                   if (terms.row(k) != layout::noExpertRow) f(out_.rows.at(terms.row(k), piece.first));
-                 }
-               });
-    for (std::uint32_t k = 0; k < terms.count(); ++k) {
-      auto const row = terms.row(k);
-      if (row == layout::noExpertRow) continue;
-      if (HasScales && out_.scales != nullptr) placeScales(source, slot, row, piece);
-      if (layout.limits.gates == 0) continue;
-      syncWhole(warp);
-      auto const rowsOfGate = ceilDiv(static_cast<std::uint32_t>(out_.rows.rows), layout.limits.gates);
-      if (warp.rank() == 0) round_.arrive(self, layout.gateFlag(row / rowsOfGate));
+    // While the row's loads are on their way.
+    auto const find = [&] {
+      bool const notes = number == 0;
+      auto const found =
+          laidOut_.byToken ? placesByToken(source, slot, head, notes) : placesByExpert(source, head, notes);
+      if (HasScales && out_.scales != nullptr) placeScales(source, slot, found, piece);
+      return found;
+    };
+    auto const terms = copyToEach(experts_.template row<W>(self, source, slot) + piece.first, piece.count,
+                                  isWhole(out_.rows, 16), find, [&](ExpertTerms const& found, auto const& f) {
+                                    found.forEachRow([&](std::uint32_t row) { f(out_.rows.at(row, piece.first)); });
+                                  });
+    if (layout.limits.gates == 0) return;
+    syncWhole(warp);
+    auto const rowsOfGate = ceilDiv(static_cast<std::uint32_t>(out_.rows.rows), layout.limits.gates);
+    if (warp.rank() < terms.count() && terms.row(warp.rank()) != layout::noExpertRow) {
+      round_.arrive(self, layout.gateFlag(terms.row(warp.rank()) / rowsOfGate));
     }
   }
 
@@ -156,13 +157,13 @@ class RowPlacer {
     return layout::noExpertRow;
   }
 
-  MSCCLPP_DEVICE void placeScales(int source, std::uint32_t slot, std::uint32_t row, RowPiece const& piece) const {
+  MSCCLPP_DEVICE void placeScales(int source, std::uint32_t slot, ExpertTerms const& terms,
+                                  RowPiece const& piece) const {
     auto const& layout = experts_.layout;
-    auto const first = piece.first / layout.scaleColumns;
-    auto const* const from = experts_.scales(experts_.rank(), source, slot);
-    auto* const to = out_.scales + std::size_t{row} * layout.scalesOfRow;
-    for (auto i = thisWarp().rank(); i < ceilDiv(piece.count, layout.scaleColumns); i += arch::warpSize) {
-      to[first + i] = from[first + i];
+    auto const end = ceilDiv(piece.first + piece.count, layout.scaleColumns);
+    for (auto i = piece.first / layout.scaleColumns + thisWarp().rank(); i < end; i += arch::warpSize) {
+      auto const scale = experts_.scales(experts_.rank(), source, slot)[i];
+      terms.forEachRow([&](std::uint32_t row) { out_.scales[std::size_t{row} * layout.scalesOfRow + i] = scale; });
     }
   }
 

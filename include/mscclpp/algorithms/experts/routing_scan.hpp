@@ -35,6 +35,7 @@ struct RoutingBatch {
   std::uint32_t slot[mostEntries];      // among its rows for that expert's rank
   // By token: bit k is set where the k-th is the first of the token's experts on its rank.
   std::uint32_t leads[mostTokens];
+  impl::RankSet ranks[mostTokens];  // that the token goes to
 
   MSCCLPP_DEVICE bool isLead(std::uint32_t token, std::uint32_t k) const { return (leads[token] >> k & 1) != 0; }
 };
@@ -74,7 +75,7 @@ class RoutingScan {
       auto const token = i / routing.topK;
       auto const expert = expertAt(token, i % routing.topK);
       if (expert < 0) continue;
-      bool const leads = experts.isFirstOfRank(routing.of(token), i % routing.topK);
+      bool const leads = isFirstOfRank(token, i % routing.topK, experts.rankOf(expert));
       count(tables_.all, expert, leads);
       if (token < first_) count(tables_.before, expert, leads);
     }
@@ -105,7 +106,7 @@ class RoutingScan {
         batch.expert[i] = expertAt(first + i / topK, i % topK);
       }
       sync();
-      for (auto t = group_.rank(); t < tokens; t += group_.size()) batch.leads[t] = leadsOf(batch.expert + t * topK);
+      for (auto t = group_.rank(); t < tokens; t += group_.size()) findLeads(batch, t);
       sync();
       for (auto i = group_.rank(); i < entries; i += group_.size()) findPlace(batch, i);
       sync();
@@ -130,10 +131,23 @@ class RoutingScan {
                  std::uint64_t(layout::Misuse::expert), limit, static_cast<std::uint64_t>(index));
     return static_cast<std::int32_t>(index);
   }
-  MSCCLPP_DEVICE std::uint32_t leadsOf(std::int32_t const* experts) const {
+  // Whether none of those before the k-th of a token's experts is on its rank.
+  MSCCLPP_DEVICE bool isFirstOfRank(std::uint32_t token, std::uint32_t k, int rank) const {
+    auto const* const ofToken = routing_.of(token);
+    for (std::uint32_t other = 0; other < k; ++other) {
+      if (ofToken[other] >= 0 && experts_.rankOf(ofToken[other]) == rank) return false;
+    }
+    return true;
+  }
+  MSCCLPP_DEVICE void findLeads(RoutingBatch& batch, std::uint32_t token) const {
+    impl::RankSet ranks{};
     std::uint32_t leads = 0;
-    for (std::uint32_t k = 0; k < routing_.topK; ++k) leads |= std::uint32_t{experts_.isFirstOfRank(experts, k)} << k;
-    return leads;
+    for (std::uint32_t k = 0; k < routing_.topK; ++k) {
+      auto const expert = batch.expert[token * routing_.topK + k];
+      if (expert >= 0 && ranks.add(experts_.rankOf(expert))) leads |= 1u << k;
+    }
+    batch.leads[token] = leads;
+    batch.ranks[token] = ranks;
   }
   MSCCLPP_DEVICE void findPlace(RoutingBatch& batch, std::uint32_t entry) const {
     auto const expert = batch.expert[entry];
@@ -141,14 +155,8 @@ class RoutingScan {
     int const rank = experts_.rankOf(expert);
     auto position = tables_.before.ofExpert[expert];
     auto slot = tables_.before.ofRank[rank];
-    auto const own = entry / routing_.topK;
-    for (std::uint32_t t = 0, i = 0; t <= own; ++t) {
-      for (std::uint32_t k = 0; k < routing_.topK; ++k, ++i) {
-        auto const other = batch.expert[i];
-        position += i < entry && other == expert ? 1 : 0;
-        slot += t < own && batch.isLead(t, k) && experts_.rankOf(other) == rank ? 1 : 0;
-      }
-    }
+    for (std::uint32_t i = 0; i < entry; ++i) position += batch.expert[i] == expert ? 1 : 0;
+    for (std::uint32_t t = 0; t < entry / routing_.topK; ++t) slot += batch.ranks[t].has(rank) ? 1 : 0;
     batch.position[entry] = position;
     batch.slot[entry] = slot;
   }
