@@ -3,6 +3,7 @@
 // Collectives in two levels, under the checker: a rail and a node for themselves, and both.
 #include <vector>
 
+#include "collectives/kernels/device/two_level.hpp"
 #include "explored.hpp"
 #include "mscclpp/algorithms/collective/hierarchical.hpp"
 #include "mscclpp/algorithms/collective/hierarchical_alltoall.hpp"
@@ -222,6 +223,49 @@ void reduce(Rank& rank, std::size_t count, unsigned blocks, std::uint64_t messag
   }
 }
 
+// In two rounds and more, each of which every block has something of.
+void inRounds(Rank& rank, Collective collective, unsigned blocks) {
+  constexpr std::size_t part = 701;
+  auto const ranks = static_cast<std::size_t>(rank.size), own = static_cast<std::size_t>(rank.rank);
+  auto const& traits = traitsOf(collective);
+  constexpr int root = 1;
+  auto const wordOf = [&](std::size_t of, std::size_t i) { return static_cast<std::uint32_t>(of * 1000 + i); };
+  auto const inCount = part * traits.in.partsOf(ranks), outCount = part * traits.out.partsOf(ranks);
+  std::vector<std::uint32_t> input, expected;
+  for (std::size_t i = 0; i < inCount; ++i) input.push_back(wordOf(own, i));
+  for (std::size_t i = 0; i < outCount; ++i) {
+    auto const from =
+        collective == Collective::broadcast || collective == Collective::scatter ? std::size_t{root} : i / part;
+    bool const splits = collective == Collective::reduceScatter || collective == Collective::scatter;
+    auto const at = (splits || collective == Collective::allToAll ? own * part : 0) + i % part;
+    std::uint32_t sum = 0;
+    for (std::size_t r = 0; r < ranks; ++r) sum += wordOf(r, at);
+    expected.push_back(reduces(collective) ? sum : wordOf(from, at));
+  }
+  HierarchicalTeam const team(rank.communicator, {.blocks = blocks, .bytes = 2048, .allToAll = true});
+  GpuBuffer<std::uint32_t> const in(rank.device, inCount), out(rank.device, outCount);
+  copyToDevice(in, std::span<std::uint32_t const>(input));
+  bool const gets = traits.out.isUsed(rank.rank == root);
+  collectives_impl::TwoLevelCall const call{.collective = collective,
+                                            .op = reduces(collective) ? ReduceOp::sum : ReduceOp::none,
+                                            .root = root,
+                                            .in = in.data(),
+                                            .out = gets ? out.data() : nullptr,
+                                            .part = reduces(collective) ? part : part * sizeof(std::uint32_t)};
+  LaunchShape const shape{.blocks = blocks, .threads = 32};
+  for (int again = 0; again < 2; ++again) {
+    if (reduces(collective)) {
+      launch(rank.stream, shape, collectives_impl::TwoLevelReduceKernel<std::uint32_t>{}, call,
+             DeviceHierarchy(team.deviceHandle()));
+    } else {
+      launch(rank.stream, shape, collectives_impl::TwoLevelMoveKernel{}, call, DeviceHierarchy(team.deviceHandle()));
+    }
+  }
+  rank.synchronize();
+  bool const right = !gets || copyToHost(out) == expected;
+  CHECK(right);
+}
+
 }  // namespace
 
 TEST_CASE("all-gather") {
@@ -257,6 +301,14 @@ TEST_CASE("reduce-scatter, and broadcast from each root") {
   onNodes(2, 2, [](Rank& rank) { scatterAndSpread(rank, 41, 2); });
   onNodes(3, 1, [](Rank& rank) { scatterAndSpread(rank, 5, 1); });
   onNodes(1, 3, [](Rank& rank) { scatterAndSpread(rank, 30, 2); });
+}
+
+TEST_CASE("the library's collectives, in rounds") {
+  for (auto const collective : collectives) {
+    if (collective == Collective::sendRecv || collective == Collective::barrier) continue;
+    onNodes(2, 2, [=](Rank& rank) { inRounds(rank, collective, 2); });
+    onNodes(3, 1, [=](Rank& rank) { inRounds(rank, collective, 1); });
+  }
 }
 
 TEST_CASE("all-to-all") {

@@ -9,6 +9,7 @@
 #include "collectives/call/context_cache.hpp"
 #include "collectives/call/library_algorithm.hpp"
 #include "collectives/call/message_ring.hpp"
+#include "collectives/nodes/two_level.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/collectives/selection.hpp"
 #include "mscclpp/collectives/tuned_profile.hpp"
@@ -77,6 +78,7 @@ AlgorithmCollection AlgorithmCollection::defaults() {
     }
   }
   result.add(collectives_impl::messageRing());
+  for (auto const& algorithm : collectives_impl::twoLevelAlgorithms()) result.add(algorithm);
   for (auto const& entry : mscclppNames) {
     if (result.find(entry.collective, entry.name)) {
       result.addAlias(entry.collective, std::string(entry.alias), entry.name);

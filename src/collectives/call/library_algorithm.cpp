@@ -22,6 +22,7 @@ Kernel const* LibraryAlgorithm::kernelFor(World const& world, CollectiveCall con
 }
 
 std::string LibraryAlgorithm::refusal(World const& world, CollectiveCall const& call) const {
+  if (world.nodes != 1) return "its ranks use each other's memory, and these lie on several nodes; choose two_level";
   auto const* const kernel = kernelFor(world, call);
   if (kernel == nullptr) {
     auto const& table = KernelTable::instance();

@@ -137,6 +137,7 @@ std::shared_ptr<Algorithm> collectives_impl::messageRing() {
               },
           .refusal = [](World const& world, CollectiveCall const& call) -> std::string {
             checkCall(world, Collective::sendRecv, call);
+            if (world.nodes != 1) return "it goes through memory that all ranks map, and these lie on several nodes";
             if (call.in == call.out && world.ranks > 1 && call.inBytes != 0) {
               return "it does not work in place; give an output of its own";
             }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "collectives/nodes/two_level.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+#include "collectives/call/call_check.hpp"
+#include "collectives/kernels/two_level_kernels.hpp"
+#include "mscclpp/collectives/native_algorithm.hpp"
+#include "mscclpp/host/hierarchy.hpp"
+
+namespace mscclpp::collectives_impl {
+namespace {
+
+// A simulated GPU has its threads for a cost.
+LaunchShape shapeFor(Device device, std::uint32_t maxBlocks) {
+  return device.kind == DeviceKind::sim ? LaunchShape{.blocks = 2, .threads = 64}
+                                        : LaunchShape{.blocks = std::min(maxBlocks, 32u), .threads = 512};
+}
+
+// Of a round. Large ones hide the network's latency; each rank has two to three times as much memory for them, for each
+// collective and stream that is used.
+std::size_t roundBytes(Device device) { return device.kind == DeviceKind::sim ? 16 << 10 : 4 << 20; }
+
+struct TwoLevelContext {
+  TwoLevelContext(Communicator const& communicator, HierarchyRequirement const& need, LaunchShape const& launch)
+      : team(communicator, need), shape(launch) {}
+
+  HierarchicalTeam team;
+  LaunchShape shape;
+};
+
+std::string refusalOf(World const& world, CollectiveCall const& call) {
+  if (world.nodes == 1) return "it is for ranks on several nodes, and all of these map each other's memory";
+  if (world.nodes == 0) return "it needs as many ranks on each node";
+  if (call.blocks != 0 || call.threads != 0) return "its launches have a shape of their own; give 0 blocks and threads";
+  if (call.rankOrder && world.nodes != world.ranks)
+    return "it rounds each node's sums; `rankOrder` of the call asks for the bits of rank order";
+  if (!call.extras.empty()) {
+    return fmt::format("it takes no extra arguments, but got \"{}\"", call.extras.begin()->first);
+  }
+  return {};
+}
+
+template <class F>
+void onMachine(DeviceKind kind, F const& f) {
+#if defined(MSCCLPP_COLLECTIVES_SIM)
+  if (kind == DeviceKind::sim) return f(MachineTag<DeviceKind::sim>{});
+#endif
+#if defined(MSCCLPP_COLLECTIVES_CUDA)
+  if (kind == DeviceKind::cuda) return f(MachineTag<DeviceKind::cuda>{});
+#endif
+  fail(ErrorCode::unsupported, "two_level: this build has no kernels for devices of kind {}", nameOf(kind));
+}
+
+std::shared_ptr<Algorithm> twoLevel(Collective collective) {
+  NativeFunctions functions;
+  functions.makeContext = [collective](Communicator const& communicator,
+                                       CollectiveCall const&) -> std::shared_ptr<void> {
+    auto const device = communicator.device();
+    auto const shape = shapeFor(device, World::of(communicator).maxBlocks);
+    return std::make_shared<TwoLevelContext>(
+        communicator,
+        HierarchyRequirement{
+            .blocks = shape.blocks, .bytes = roundBytes(device), .allToAll = collective == Collective::allToAll},
+        shape);
+  };
+  functions.run = [collective](std::shared_ptr<void> const& held, CollectiveCall const& call, Stream const& stream) {
+    auto const& context = *static_cast<TwoLevelContext const*>(held.get());
+    int const ranks = context.team.nodes() * context.team.rails();
+    auto const bytes = partBytesOf(collective, ranks, call);
+    TwoLevelCall const told{.collective = collective,
+                            .op = call.op,
+                            .root = call.root,
+                            .in = call.in,
+                            .out = call.out,
+                            .part = reduces(collective) ? bytes / bytesOf(call.type) : bytes};
+    onMachine(stream.device().kind, [&](auto machine) {
+      startTwoLevel({stream, context.shape, context.team.deviceHandle(), call.type}, told, machine);
+    });
+  };
+  functions.refusal = &refusalOf;
+  return std::make_shared<NativeAlgorithm>("two_level", collective, std::move(functions));
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<Algorithm>> twoLevelAlgorithms() {
+  std::vector<std::shared_ptr<Algorithm>> all;
+  for (auto const collective : collectives) {
+    if (collective != Collective::sendRecv) all.push_back(twoLevel(collective));
+  }
+  return all;
+}
+
+}  // namespace mscclpp::collectives_impl
