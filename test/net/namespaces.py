@@ -208,6 +208,26 @@ class Faults(Case):
         self.assertIn("had not joined rank 0 at 10.9.0.1:5000: 1; do they run", text)
 
 
+class Collectives(Case):
+    """Calls of the host on ranks of several hosts: memory within a host, TCP between them."""
+
+    def check(self, hosts, each):
+        namespaces = self.hosts(hosts)
+        ranks = [namespaces.start(rank // each, option("collectives"),
+                                  MSCCLPP_RANK=str(rank), MSCCLPP_WORLD_SIZE=str(hosts * each),
+                                  MSCCLPP_LOCAL_RANK=str(rank % each), MSCCLPP_MASTER_ADDR=namespaces.addresses[0])
+                 for rank in range(hosts * each)]
+        for rank, (status, text) in enumerate(self.finish(ranks)):
+            self.assertEqual(status, 0, text)
+            self.assertIn(f"rank {rank} of {hosts} nodes: 32 calls, 0 wrong", text)
+
+    def test_two_hosts_of_two(self):
+        self.check(2, 2)
+
+    def test_three_hosts_of_one(self):
+        self.check(3, 1)
+
+
 class Plans(Case):
     """mscclpp-plan with two processes on each of two hosts: memory channels within, ports over TCP between them."""
 

@@ -9,7 +9,7 @@
 #include "collectives/call/context_cache.hpp"
 #include "collectives/call/library_algorithm.hpp"
 #include "collectives/call/message_ring.hpp"
-#include "collectives/nodes/two_level.hpp"
+#include "collectives/call/two_level.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/collectives/selection.hpp"
 #include "mscclpp/collectives/tuned_profile.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "collectives/nodes/two_level.hpp"
+#include "collectives/call/two_level.hpp"
 
 #include <algorithm>
 
