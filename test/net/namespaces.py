@@ -219,7 +219,7 @@ class Collectives(Case):
                  for rank in range(hosts * each)]
         for rank, (status, text) in enumerate(self.finish(ranks)):
             self.assertEqual(status, 0, text)
-            self.assertIn(f"rank {rank} of {hosts} nodes: 32 calls, 0 wrong", text)
+            self.assertIn(f"rank {rank} of {hosts} nodes: 48 calls, 0 wrong", text)
 
     def test_two_hosts_of_two(self):
         self.check(2, 2)

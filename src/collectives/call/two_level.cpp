@@ -2,6 +2,7 @@
 #include "collectives/call/two_level.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "base/format.hpp"
 #include "collectives/call/call_check.hpp"
@@ -18,16 +19,44 @@ LaunchShape shapeFor(Device device, std::uint32_t maxBlocks) {
                                         : LaunchShape{.blocks = std::min(maxBlocks, 32u), .threads = 512};
 }
 
-// Of a round. Large ones hide the network's latency; each rank has two to three times as much memory for them, for each
-// collective and stream that is used.
+// Of a round. Large ones hide the network's latency; each rank has three to four times as much memory for them.
 std::size_t roundBytes(Device device) { return device.kind == DeviceKind::sim ? 16 << 10 : 4 << 20; }
 
-struct TwoLevelContext {
-  TwoLevelContext(Communicator const& communicator, HierarchyRequirement const& need, LaunchShape const& launch)
-      : team(communicator, need), shape(launch) {}
+struct NodesOfStream {
+  NodesOfStream(Communicator const& communicator, LaunchShape const& launch)
+      : team(communicator, {.blocks = launch.blocks, .bytes = roundBytes(communicator.device()), .allToAll = true}),
+        shape(launch) {}
 
   HierarchicalTeam team;
   LaunchShape shape;
+};
+
+// A stream's calls come one behind the other, so that all collectives have one team there, and one proxy: for as long
+// as a context of one of them does.
+class NodesOfStreams {
+ public:
+  explicit NodesOfStreams(Communicator const& communicator) : communicator_(communicator) {}
+
+  // Collective where there is none.
+  std::shared_ptr<NodesOfStream const> of(Stream const& stream) {
+    auto& kept = streams_[stream.id()];
+    auto found = kept.lock();
+    if (found == nullptr) {
+      auto const shape = shapeFor(communicator_.device(), World::of(communicator_).maxBlocks);
+      kept = found = std::make_shared<NodesOfStream>(communicator_, shape);
+    }
+    return found;
+  }
+
+ private:
+  Communicator const& communicator_;
+  std::map<std::uint64_t, std::weak_ptr<NodesOfStream>> streams_;
+};
+
+// Of a collective in a stream; `nodes` comes with its first call.
+struct TwoLevelContext {
+  Communicator const& communicator;
+  std::shared_ptr<NodesOfStream const> nodes{};
 };
 
 std::string refusalOf(World const& world, CollectiveCall const& call) {
@@ -55,19 +84,14 @@ void onMachine(DeviceKind kind, F const& f) {
 
 std::shared_ptr<Algorithm> twoLevel(Collective collective) {
   NativeFunctions functions;
-  functions.makeContext = [collective](Communicator const& communicator,
-                                       CollectiveCall const&) -> std::shared_ptr<void> {
-    auto const device = communicator.device();
-    auto const shape = shapeFor(device, World::of(communicator).maxBlocks);
-    return std::make_shared<TwoLevelContext>(
-        communicator,
-        HierarchyRequirement{
-            .blocks = shape.blocks, .bytes = roundBytes(device), .allToAll = collective == Collective::allToAll},
-        shape);
+  functions.makeContext = [](Communicator const& communicator, CollectiveCall const&) -> std::shared_ptr<void> {
+    return std::make_shared<TwoLevelContext>(TwoLevelContext{communicator});
   };
   functions.run = [collective](std::shared_ptr<void> const& held, CollectiveCall const& call, Stream const& stream) {
-    auto const& context = *static_cast<TwoLevelContext const*>(held.get());
-    int const ranks = context.team.nodes() * context.team.rails();
+    auto& context = *static_cast<TwoLevelContext*>(held.get());
+    if (context.nodes == nullptr) context.nodes = context.communicator.attached<NodesOfStreams>().of(stream);
+    auto const& [team, shape] = *context.nodes;
+    int const ranks = team.nodes() * team.rails();
     auto const bytes = partBytesOf(collective, ranks, call);
     TwoLevelCall const told{.collective = collective,
                             .op = call.op,
@@ -76,7 +100,7 @@ std::shared_ptr<Algorithm> twoLevel(Collective collective) {
                             .out = call.out,
                             .part = reduces(collective) ? bytes / bytesOf(call.type) : bytes};
     onMachine(stream.device().kind, [&](auto machine) {
-      startTwoLevel({stream, context.shape, context.team.deviceHandle(), call.type}, told, machine);
+      startTwoLevel({stream, shape, team.deviceHandle(), call.type}, told, machine);
     });
   };
   functions.refusal = &refusalOf;
