@@ -23,18 +23,6 @@ layout::ExpertLimits limitsOf(layout::ExpertLimits limits, int rank, DataType ty
   return limits;
 }
 
-template <class F>
-void onMachine(Stream const& stream, F const& f) {
-  auto const kind = stream.device().kind;
-#if defined(MSCCLPP_COLLECTIVES_SIM)
-  if (kind == DeviceKind::sim) return f(MachineTag<DeviceKind::sim>{});
-#endif
-#if defined(MSCCLPP_COLLECTIVES_CUDA)
-  if (kind == DeviceKind::cuda) return f(MachineTag<DeviceKind::cuda>{});
-#endif
-  fail(ErrorCode::unsupported, "ExpertParallel: this build has no kernels for devices of kind {}", nameOf(kind));
-}
-
 }  // namespace
 
 ExpertParallel::ExpertParallel(Communicator const& communicator, layout::ExpertLimits limits, DataType type,
@@ -65,7 +53,7 @@ void ExpertParallel::dispatch(Stream const& stream, DispatchCall const& call) co
   if (wire_ != type_ && call.room != 0 && call.scales == nullptr) refuse("memory for the scales of quantised rows");
   if (call.order != ExpertOrder::byToken && call.orderRows == 0) refuse("orderRows, which is 1 at least");
   ExpertStart const start{stream, shape_, experts_.deviceHandle(), type_, wire_};
-  onMachine(stream, [&](auto machine) { startDispatch(start, call, machine); });
+  onMachine(stream.device().kind, "ExpertParallel", [&](auto machine) { startDispatch(start, call, machine); });
 }
 
 void ExpertParallel::combine(Stream const& stream, CombineCall const& call) const {
@@ -76,7 +64,7 @@ void ExpertParallel::combine(Stream const& stream, CombineCall const& call) cons
   if (call.rows != 0 && call.results == nullptr) refuse("the rows that go home (results)");
   if (call.tokens != 0 && call.y == nullptr) refuse("memory for the sums (y)");
   ExpertStart const start{stream, shape_, experts_.deviceHandle(), type_, wire_};
-  onMachine(stream, [&](auto machine) { startCombine(start, call, machine); });
+  onMachine(stream.device().kind, "ExpertParallel", [&](auto machine) { startCombine(start, call, machine); });
 }
 
 }  // namespace mscclpp

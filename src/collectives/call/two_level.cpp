@@ -63,23 +63,13 @@ std::string refusalOf(World const& world, CollectiveCall const& call) {
   if (world.nodes == 1) return "it is for ranks on several nodes, and all of these map each other's memory";
   if (world.nodes == 0) return "it needs as many ranks on each node";
   if (call.blocks != 0 || call.threads != 0) return "its launches have a shape of their own; give 0 blocks and threads";
-  if (call.rankOrder && world.nodes != world.ranks)
+  if (call.rankOrder && world.nodes != world.ranks) {
     return "it rounds each node's sums; `rankOrder` of the call asks for the bits of rank order";
+  }
   if (!call.extras.empty()) {
     return fmt::format("it takes no extra arguments, but got \"{}\"", call.extras.begin()->first);
   }
   return {};
-}
-
-template <class F>
-void onMachine(DeviceKind kind, F const& f) {
-#if defined(MSCCLPP_COLLECTIVES_SIM)
-  if (kind == DeviceKind::sim) return f(MachineTag<DeviceKind::sim>{});
-#endif
-#if defined(MSCCLPP_COLLECTIVES_CUDA)
-  if (kind == DeviceKind::cuda) return f(MachineTag<DeviceKind::cuda>{});
-#endif
-  fail(ErrorCode::unsupported, "two_level: this build has no kernels for devices of kind {}", nameOf(kind));
 }
 
 std::shared_ptr<Algorithm> twoLevel(Collective collective) {
@@ -99,7 +89,7 @@ std::shared_ptr<Algorithm> twoLevel(Collective collective) {
                             .in = call.in,
                             .out = call.out,
                             .part = reduces(collective) ? bytes / bytesOf(call.type) : bytes};
-    onMachine(stream.device().kind, [&](auto machine) {
+    onMachine(stream.device().kind, "two_level", [&](auto machine) {
       startTwoLevel({stream, shape, team.deviceHandle(), call.type}, told, machine);
     });
   };
