@@ -97,51 +97,53 @@ class Combine {
     auto const warp = thisWarp();
     auto const& layout = experts_.layout;
     auto const& head = experts_.head(experts_.rank(), home, slot);
-    auto const piece = impl::RowPiece::of(layout, number);
+    // A lane for each of the token's experts; loads stand ahead of the wait for the peer.
+    layout::ExpertEntry entry{.expert = -1, .position = 0, .weight = 0, .row = layout::noExpertRow};
+    if (warp.rank() < layout.limits.topK) entry = head.entries[warp.rank()];
+    auto const token = head.token, part = head.part, once = head.row;
     if (warp.rank() == 0) round_.ready(home);
-    syncWhole(warp);
+    auto const here = arch::ballot(entry.expert >= 0);
+    bool const isFirst = (here & ((1u << warp.rank()) - 1)) == 0;
+    auto const row = entry.expert < 0              ? layout::noExpertRow
+                     : once == layout::noExpertRow ? entry.row
+                     : isFirst                     ? once
+                                                   : layout::noExpertRow;
+    requireAlone(row == layout::noExpertRow || row < results.rows, experts_.flags.watch, home,
+                 std::uint64_t(layout::Misuse::expertRows), results.rows, row);
+    bool const weighted = once == layout::noExpertRow && weights == ExpertWeights::asRouted;
+    auto const terms = impl::ExpertTerms::packed({row, weighted ? entry.weight : 1});
+    auto const piece = impl::RowPiece::of(layout, number);
     bool const whole = impl::isWhole(results, 16);
-    bool const once = head.row != layout::noExpertRow;
-    impl::ExpertTerms const terms(layout.limits.topK, [&](std::uint32_t k) -> impl::ExpertTerm {
-      auto const& entry = head.entries[k];
-      if (entry.expert < 0) return {layout::noExpertRow, 0};
-      auto const row = once ? head.row : entry.row;
-      requireAlone(row == layout::noExpertRow || row < results.rows, experts_.flags.watch, home,
-                   std::uint64_t(layout::Misuse::expertRows), results.rows, row);
-      if (once) return {isFirst(head, k) ? row : layout::noExpertRow, 1};
-      return {row, weights == ExpertWeights::asRouted ? entry.weight : 1};
-    });
-    auto const load = [&](std::uint32_t row, std::uint32_t at, std::uint32_t count) {
-      return impl::loadElements<N>(results.at(row, piece.first + at), count, whole);
-    };
-    auto const token = head.token;
     if (!layout.limits.partOfEach) {
-      auto* const to = experts_.part<T>(home, token, head.part) + piece.first;
-      impl::forEachElements<N>(piece.count, [&](std::uint32_t at, std::uint32_t count) {
-        auto const total = terms.template sum<T, N>([&](std::uint32_t row) { return load(row, at, count); });
-        impl::storeElements<N>(to + at, convert<T>(total), count, true);
+      auto* const to = experts_.part<T>(home, token, part) + piece.first;
+      impl::forEachVectors<N>(piece.count, [&](auto const& at, auto const& count) {
+        Vector<float, N> totals[impl::vectorsAtATime];
+        terms.template sum<T>(totals, [&](std::uint32_t from, unsigned i) {
+          return impl::loadElements<N>(results.at(from, piece.first + at(i)), count(i), whole);
+        });
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < impl::vectorsAtATime; ++i) {
+          impl::storeElements<N>(to + at(i), convert<T>(totals[i]), count(i), true);
+        }
       });
     } else {
-      for (std::uint32_t k = 0; k < terms.count(); ++k) {
-        if (head.entries[k].expert < 0) continue;
+      for (std::uint32_t k = 0; k < layout.limits.topK; ++k) {
+        if ((here >> k & 1) == 0) continue;
         auto* const to = experts_.part<T>(home, token, k) + piece.first;
-        auto const row = terms.row(k);
-        impl::forEachElements<N>(piece.count, [&](std::uint32_t at, std::uint32_t count) {
-          auto const values = row != layout::noExpertRow ? load(row, at, count) : Vector<T, N>{};
-          impl::storeElements<N>(to + at, values, count, true);
+        auto const from = arch::shuffle(row, k);
+        impl::forEachVectors<N>(piece.count, [&](auto const& at, auto const& count) {
+          MSCCLPP_UNROLL
+          for (unsigned i = 0; i < impl::vectorsAtATime; ++i) {
+            auto const values = from != layout::noExpertRow
+                                    ? impl::loadElements<N>(results.at(from, piece.first + at(i)), count(i), whole)
+                                    : Vector<T, N>{};
+            impl::storeElements<N>(to + at(i), values, count(i), true);
+          }
         });
       }
     }
     syncWhole(warp);
     if (warp.rank() == 0) round_.arrive(home, token);
-  }
-
-  // Of a token's experts here.
-  MSCCLPP_DEVICE static bool isFirst(layout::ExpertRow const& head, std::uint32_t k) {
-    for (std::uint32_t other = 0; other < k; ++other) {
-      if (head.entries[other].expert >= 0) return false;
-    }
-    return true;
   }
 
   template <class I, class Finish>
@@ -150,24 +152,32 @@ class Combine {
     auto const warp = thisWarp();
     auto const& layout = experts_.layout;
     auto const* const ofToken = routing.of(token);
+    bool const isEntry = warp.rank() < routing.topK && ofToken[warp.rank()] >= 0;
+    int const rank = isEntry ? experts_.rankOf(ofToken[warp.rank()]) : -1;
     std::uint32_t ranks = 0;
     impl::RankSet seen{};
     for (std::uint32_t k = 0; k < routing.topK; ++k) {
-      if (ofToken[k] >= 0 && seen.add(experts_.rankOf(ofToken[k]))) ++ranks;
+      int const other = arch::shuffle(rank, k);
+      if (other >= 0 && seen.add(other)) ++ranks;
     }
     if (warp.rank() == 0) round_.await(token, ranks * layout.pieces);
-    syncWhole(warp);
     bool const whole = impl::isWhole(out, 16);
     bool const each = layout.limits.partOfEach;
-    impl::ExpertTerms const terms(each ? routing.topK : ranks, [&](std::uint32_t k) -> impl::ExpertTerm {
-      return {each && ofToken[k] < 0 ? layout::noExpertRow : k, each ? routing.weight(token, k) : 1};
-    });
-    impl::forEachElements<N>(piece.count, [&](std::uint32_t at, std::uint32_t count) {
-      auto const total = terms.template sum<T, N>([&](std::uint32_t part) {
-        return impl::loadElements<N>(experts_.part<T>(experts_.rank(), token, part) + piece.first + at, count, true);
+    bool const adds = each ? isEntry : warp.rank() < ranks;
+    auto const terms = impl::ExpertTerms::packed(
+        {adds ? warp.rank() : layout::noExpertRow, each && isEntry ? routing.weight(token, warp.rank()) : 1});
+    impl::forEachVectors<N>(piece.count, [&](auto const& at, auto const& count) {
+      Vector<float, N> totals[impl::vectorsAtATime];
+      terms.template sum<T>(totals, [&](std::uint32_t part, unsigned i) {
+        return impl::loadElements<N>(experts_.part<T>(experts_.rank(), token, part) + piece.first + at(i), count(i),
+                                     true);
       });
-      auto const sums = finish(total, token, piece.first + at);
-      impl::storeElements<N>(out.at(token, piece.first + at), convert<T>(sums), count, whole);
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < impl::vectorsAtATime; ++i) {
+        if (count(i) == 0) continue;
+        auto const sums = finish(totals[i], token, piece.first + at(i));
+        impl::storeElements<N>(out.at(token, piece.first + at(i)), convert<T>(sums), count(i), whole);
+      }
     });
   }
 

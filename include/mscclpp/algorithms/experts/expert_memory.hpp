@@ -149,12 +149,22 @@ struct Warps {
   }
 };
 
-// By a warp, of `count` elements from 16-byte boundaries on: f(first, n) for n elements at most, from each of those on.
+// By a warp, of `count` elements from 16-byte boundaries on, by vectors of N, two of a lane at a time: f(at, n), where
+// vector i of them begins at element at(i) and has n(i) elements, 0 to N.
+inline constexpr unsigned vectorsAtATime = 2;
 template <unsigned N, class F>
-MSCCLPP_DEVICE void forEachElements(std::uint32_t count, F const& f) {
-  for (auto first = thisWarp().rank() * N; first < count; first += arch::warpSize * N) {
-    f(first, minimum(N, count - first));
+MSCCLPP_DEVICE void forEachVectors(std::uint32_t count, F const& f) {
+  auto const own = thisWarp().rank() * N;
+  for (std::uint32_t first = 0; first < count; first += vectorsAtATime * arch::warpSize * N) {
+    auto const at = [&](unsigned i) { return first + i * arch::warpSize * N + own; };
+    f(at, [&](unsigned i) { return at(i) < count ? minimum(N, count - at(i)) : 0; });
   }
+}
+
+MSCCLPP_DEVICE unsigned bitsSet(std::uint32_t word) {
+  word -= word >> 1 & 0x55555555u;
+  word = (word & 0x33333333u) + (word >> 2 & 0x33333333u);
+  return ((word + (word >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
 // Some of the ranks.
@@ -214,12 +224,22 @@ class ExpertTerms {
  public:
   // All lanes call; f(k) is asked by lane k, for each k below `count`.
   template <class F>
-  MSCCLPP_DEVICE ExpertTerms(std::uint32_t count, F const& f)
-      : count_(count), terms_(arch::blockShared<Table, ExpertTerms>().of[Warps::ofBlock().rank]) {
+  MSCCLPP_DEVICE ExpertTerms(std::uint32_t count, F const& f) : ExpertTerms(count) {
     auto const warp = thisWarp();
     warp.sync();  // all have read the ones before
     if (warp.rank() < count) terms_[warp.rank()] = f(warp.rank());
     syncWhole(warp);
+  }
+  // Of a term for each lane those that have something to do, in the same order.
+  MSCCLPP_DEVICE static ExpertTerms packed(ExpertTerm const& term) {
+    auto const warp = thisWarp();
+    bool const isThere = term.row != layout::noExpertRow;
+    auto const there = arch::ballot(isThere);
+    ExpertTerms const terms(bitsSet(there));
+    warp.sync();
+    if (isThere) terms.terms_[bitsSet(there & ((1u << warp.rank()) - 1))] = term;
+    syncWhole(warp);
+    return terms;
   }
 
   MSCCLPP_DEVICE std::uint32_t count() const { return count_; }
@@ -227,31 +247,34 @@ class ExpertTerms {
   template <class F>
   MSCCLPP_DEVICE void forEachRow(F const& f) const {
     for (std::uint32_t k = 0; k < count_; ++k) {
-      if (isThere(k)) f(row(k));
+      if (row(k) != layout::noExpertRow) f(row(k));
     }
   }
 
-  // The sum of weight times what load(row) gives, in the order of the experts.
+  // Of packed terms, the sums of weight times what load(row, i) gives for vector i, in the order of the experts.
   template <class T, unsigned N, class Load>
-  MSCCLPP_DEVICE Vector<float, N> sum(Load const& load) const {
-    constexpr unsigned together = 4;  // loads on their way
-    Vector<float, N> total{};
+  MSCCLPP_DEVICE void sum(Vector<float, N> (&totals)[vectorsAtATime], Load const& load) const {
+    constexpr unsigned together = 4;  // rows whose loads are on their way
+    MSCCLPP_UNROLL
+    for (auto& total : totals) total = {};
     for (std::uint32_t first = 0; first < count_; first += together) {
-      Vector<T, N> values[together];
+      Vector<T, N> values[together * vectorsAtATime];
       arch::leaveUnset(values);
       MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) {
-        if (isThere(first + i)) values[i] = load(terms_[first + i].row);
+      for (unsigned i = 0; i < together * vectorsAtATime; ++i) {
+        auto const term = first + i / vectorsAtATime;
+        if (term < count_) values[i] = load(row(term), i % vectorsAtATime);
       }
       MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) {
-        if (!isThere(first + i)) continue;
-        auto const weight = terms_[first + i].weight;
+      for (unsigned i = 0; i < together * vectorsAtATime; ++i) {
+        auto const term = first + i / vectorsAtATime;
+        if (term >= count_) continue;
+        auto const weight = terms_[term].weight;
+        auto& total = totals[i % vectorsAtATime];
         MSCCLPP_UNROLL
         for (unsigned k = 0; k < N; ++k) total[k] = total[k] + static_cast<float>(values[i][k]) * weight;
       }
     }
-    return total;
   }
 
  private:
@@ -259,7 +282,8 @@ class ExpertTerms {
     ExpertTerm of[32][layout::ExpertLimits::mostTopK];
   };
 
-  MSCCLPP_DEVICE bool isThere(std::uint32_t k) const { return k < count_ && terms_[k].row != layout::noExpertRow; }
+  MSCCLPP_DEVICE explicit ExpertTerms(std::uint32_t count)
+      : count_(count), terms_(arch::blockShared<Table, ExpertTerms>().of[Warps::ofBlock().rank]) {}
 
   std::uint32_t count_;
   ExpertTerm* terms_;
