@@ -5,6 +5,7 @@
 
 #include "base/format.hpp"
 #include "collectives/kernels/expert_kernels.hpp"
+#include "collectives/kernels/on_machine.hpp"
 
 namespace mscclpp {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "base/format.hpp"
 #include "collectives/call/call_check.hpp"
+#include "collectives/kernels/on_machine.hpp"
 #include "collectives/kernels/two_level_kernels.hpp"
 #include "mscclpp/collectives/native_algorithm.hpp"
 #include "mscclpp/host/hierarchy.hpp"
