@@ -19,6 +19,9 @@ TEST_CASE("rows travel quantised") {
   checkExperts<Half, std::int8_t>(test);
   test.limits.hidden = 3001;  // three pieces
   checkExperts<float, Float8E4M3>(test);
+  test.limits.hidden = 1160;  // rows are whole payloads; the last group of columns is not full
+  checkExperts<BFloat16, Float8E4M3>(test);
+  checkExperts<Half, std::int8_t>(test);
 }
 
 TEST_CASE("one rank to many, one expert to many, all of a token's experts on one rank") {
