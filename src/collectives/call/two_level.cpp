@@ -81,7 +81,7 @@ std::shared_ptr<Algorithm> twoLevel(Collective collective) {
   functions.run = [collective](std::shared_ptr<void> const& held, CollectiveCall const& call, Stream const& stream) {
     auto& context = *static_cast<TwoLevelContext*>(held.get());
     if (context.nodes == nullptr) context.nodes = context.communicator.attached<NodesOfStreams>().of(stream);
-    auto const& [team, shape] = *context.nodes;
+    auto const& team = context.nodes->team;
     int const ranks = team.nodes() * team.rails();
     auto const bytes = partBytesOf(collective, ranks, call);
     TwoLevelCall const told{.collective = collective,
@@ -91,7 +91,7 @@ std::shared_ptr<Algorithm> twoLevel(Collective collective) {
                             .out = call.out,
                             .part = reduces(collective) ? bytes / bytesOf(call.type) : bytes};
     onMachine(stream.device().kind, "two_level", [&](auto machine) {
-      startTwoLevel({stream, shape, team.deviceHandle(), call.type}, told, machine);
+      startTwoLevel({stream, context.nodes->shape, team.deviceHandle(), call.type}, told, machine);
     });
   };
   functions.refusal = &refusalOf;
