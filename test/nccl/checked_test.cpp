@@ -34,7 +34,7 @@ void prepare() {
 class Explored {
  public:
   explicit Explored(Rank& rank) : rank_(rank), handle_(rank.device) {
-    handle_.made(std::make_shared<nccl::Comm>(rank.communicator.shrink(members(rank.size)), true));
+    handle_.made(std::make_shared<nccl::Comm>(rank.communicator.shrink(members(rank.size))));
   }
   ~Explored() {
     auto comm = handle_.take();
