@@ -42,9 +42,9 @@ def rows(table):
 
 
 def algorithms(collective="allreduce"):
-    """All names for several ranks, as the program itself lists them."""
+    """All names for several ranks of a node, as the program itself lists them."""
     names = run("--device=sim", f"--collective={collective}", "--algorithm=?")[2].split("a list of ")[1].strip().split(", ")
-    return [name for name in names if name != "copy"]  # for one
+    return [name for name in names if name not in ("copy", "two_level")]  # for one rank, for several nodes
 
 
 def collectives():
