@@ -10,13 +10,14 @@
 # Exit status 0: all lead somewhere; 1: some do not, which are printed; 77: no git repository.
 """Checks links between Markdown pages."""
 
-import argparse
 import os
 import posixpath
 import re
-import subprocess
 import sys
 import tempfile
+
+import command_line
+import tools
 
 FENCE = re.compile(r"^\s*(```|~~~)")
 # A link, whose text may have code in it; or code, in which nothing is a link.
@@ -82,12 +83,7 @@ def complaints(root, pages):
 
 
 def check(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "*.md"], stdout=subprocess.PIPE, check=False)
-    if listed.returncode != 0:
-        print(f"skipped: {root} is no git repository, whose files are looked at")
-        return 77
-    pages = [name.decode() for name in listed.stdout.split(b"\0") if name]
-    pages = [page for page in pages if os.path.isfile(os.path.join(root, page))]
+    pages = tools.tracked(root, ["*.md"])
     found = list(complaints(root, pages))
     for complaint in found:
         print(f"error: {complaint}")
@@ -129,17 +125,5 @@ def self_test():
     return 0
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["check", "self-test"])
-    parser.add_argument("--root")
-    arguments = parser.parse_args()
-    if arguments.what == "self-test":
-        return self_test()
-    if not arguments.root:
-        parser.error("check wants --root")
-    return check(arguments.root)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line.run(__doc__, "check", check, self_test))

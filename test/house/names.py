@@ -10,11 +10,12 @@
 # Exit status 0: all are there; 1: some are not, which are printed.
 """Checks the names that tables of documents give."""
 
-import argparse
 import glob
 import os
 import re
 import sys
+
+import command_line
 
 # What has names: headers, the package, and the lists of what is built and run.
 SOURCES = ("include/mscclpp/**/*.hpp", "python/mscclpp/**/*.py", "python/src/*.cpp", "src/collectives/call/*.cpp",
@@ -93,17 +94,5 @@ def self_test():
     return 0
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["check", "self-test"])
-    parser.add_argument("--root")
-    arguments = parser.parse_args()
-    if arguments.what == "self-test":
-        return self_test()
-    if not arguments.root:
-        parser.error("check wants --root")
-    return check(arguments.root)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line.run(__doc__, "check", check, self_test))

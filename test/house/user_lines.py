@@ -10,11 +10,12 @@
 # Exit status 0: no section is longer than its limit; 1: one is, or is missing.
 """Counts the lines of user code in examples."""
 
-import argparse
 import os
 import re
 import sys
 import tempfile
+
+import command_line
 
 # File, section, the most lines. A section of examples/cutlass is the types of kernels, one's own kernel, and the host
 # code that starts both; that of the norm is the kernel.
@@ -93,17 +94,5 @@ here */
     return False
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["count", "self-test"])
-    parser.add_argument("--root")
-    arguments = parser.parse_args()
-    if arguments.what == "self-test":
-        return self_test()
-    if not arguments.root:
-        parser.error("count wants --root")
-    return count(arguments.root, TABLE)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line.run(__doc__, "count", lambda root: count(root, TABLE), self_test))
