@@ -82,6 +82,15 @@ struct VariableAllToAllKernel {
 std::vector<std::uint16_t> partFor(int from, int to, std::size_t count, std::uint64_t call) {
   return randomInput<std::uint16_t>(call * 100 + static_cast<std::uint64_t>(to), from, count);
 }
+// What the rank's kernels had to complain of; empty: nothing.
+std::string reportOf(Rank& rank) {
+  try {
+    rank.communicator.synchronize(rank.stream);
+  } catch (Error const& error) {
+    return error.what();
+  }
+  return {};
+}
 template <class T>
 void append(std::vector<T>& to, std::vector<T> const& what) {
   to.insert(to.end(), what.begin(), what.end());
@@ -322,12 +331,7 @@ TEST_CASE("what does not fit is refused") {
     } else {
       launch(rank.stream, {.blocks = 1, .threads = 32}, BroadcastKernel{}, team.deviceHandle(), 4u, 2);
     }
-    std::string told;
-    try {
-      rank.communicator.synchronize(rank.stream);
-    } catch (Error const& error) {
-      told = error.what();
-    }
+    auto const told = reportOf(rank);
     CAPTURE(told);
     CHECK(told.find(reduces ? "a view up to byte 288" : "root 2") != std::string::npos);
     rank.communicator.bootstrap()->barrier();
@@ -339,12 +343,7 @@ TEST_CASE("what does not fit is refused") {
       GpuBuffer<std::uint16_t> const buffer(rank.device, 2 * 65);
       launch(rank.stream, {.blocks = 1, .threads = 32}, AllToAllKernel{}, team.deviceHandle(), buffer.data(),
              buffer.data(), std::size_t{65});
-      std::string told;
-      try {
-        rank.communicator.synchronize(rank.stream);
-      } catch (Error const& error) {
-        told = error.what();
-      }
+      auto const told = reportOf(rank);
       CAPTURE(told);
       CHECK(told.find("a view up to byte 130") != std::string::npos);
       CHECK(told.find(allToAll ? "128" : " 0 ") != std::string::npos);

@@ -95,12 +95,11 @@ MemoryWindow SymmetricArena::take(std::string const& name, std::size_t bytes, st
            "rank {}: part '{}' aligned to {} in an arena at {}; the arena's memory must begin at a multiple of that",
            self, name, alignment, fmt::ptr(window().data()));
     }
-    mine.begin = used_ + (alignment - used_ % alignment) % alignment;
+    mine.begin = roundUp(used_, alignment);
     if (mine.begin > size() || bytes > size() - mine.begin) {
       fail(ErrorCode::invalidUsage,
            "rank {}: part '{}' wants {} bytes, aligned to {}; of the arena's {} bytes {} are taken, {} are free, and "
-           "{} of "
-           "these so aligned",
+           "{} of these so aligned",
            self, name, bytes, alignment, size(), used_, size() - used_,
            size() - std::min<std::size_t>(mine.begin, size()));
     }

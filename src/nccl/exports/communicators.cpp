@@ -32,7 +32,8 @@ std::uint32_t blocksOfEnvironment() {
 
 // What a configuration asks for, as far as it is of use here.
 Wishes wishesOf(ncclConfig_t const* given, Wishes inherited = {}) {
-  if (auto const blocks = blocksOfEnvironment(); blocks != 0) inherited.maxBlocks = blocks;
+  auto const ofEnvironment = blocksOfEnvironment();
+  if (ofEnvironment != 0) inherited.maxBlocks = ofEnvironment;
   if (given == nullptr) return inherited;
   ncclConfig_t config{.size = 0,
                       .magic = 0,
@@ -58,12 +59,11 @@ Wishes wishesOf(ncclConfig_t const* given, Wishes inherited = {}) {
   if (config.minCTAs != undefinedInt && config.maxCTAs != undefinedInt && config.minCTAs > config.maxCTAs) {
     refuse(ncclInvalidArgument, "a configuration of at least {} and at most {} CTAs", config.minCTAs, config.maxCTAs);
   }
-  auto wishes = inherited;
-  if (config.blocking != undefinedInt) wishes.blocking = config.blocking == 1;
-  if (config.maxCTAs != undefinedInt && !processVariable("NCCL_MAX_CTAS")) {
-    wishes.maxBlocks = static_cast<std::uint32_t>(config.maxCTAs);
+  if (config.blocking != undefinedInt) inherited.blocking = config.blocking == 1;
+  if (config.maxCTAs != undefinedInt && ofEnvironment == 0) {
+    inherited.maxBlocks = static_cast<std::uint32_t>(config.maxCTAs);
   }
-  return wishes;
+  return inherited;
 }
 
 // Sets *comm at once, and has `make` run, which waits for other ranks.

@@ -5,15 +5,16 @@
 //
 //   hierarchicalAllGather(h, blocks, bytes)       part r of the data is rank r's; the own part lies there already
 //   hierarchicalAllReduce<T, Op>(h, blocks, n)    the first n elements of the data, in place
-//   hierarchicalReduceScatter<T, Op>(h, blocks, View{y, n})   part r of all ranks' data is added up for rank r, into
-//   its
-//                                                 `y`; parts begin at multiples of hierarchicalPartBytes<T>(n)
-//   hierarchicalBroadcast(h, blocks, bytes, root)   the first bytes of the root's data, into everybody's
+//   hierarchicalReduceScatter<T, Op>(h, blocks, View{y, n})
+//                                                 part r of all ranks' data is added up into rank r's `y`; parts begin
+//                                                 at multiples of hierarchicalPartBytes<T>(n)
+//   hierarchicalBroadcast(h, blocks, bytes, root)
+//                                                 the first bytes of the root's data, into everybody's
 //
 // All-gather and broadcast send each byte once to each other node, reduce-scatter what a node has summed up for its
-// ranks. So does all-reduce with what each node has summed up, one message
-// long, while that is little; else each node reduces one piece and sends the result to all, two messages long, but only
-// about two bytes for each byte of the data however many nodes there are. The results are the same.
+// ranks. So does all-reduce with what each node has summed up, one message long, while that is little; else each node
+// reduces one piece and sends the result to all, two messages long, but only about two bytes for each byte of the data
+// however many nodes there are. The results are the same.
 //
 // `blocks` is the whole grid, which must fit the device at once; all its threads call. Every rank calls with the same
 // arguments. A round of the node's team. The nodes' sums are rounded to T before they are combined, in the order of the
