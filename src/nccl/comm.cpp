@@ -18,18 +18,20 @@
 namespace mscclpp::nccl {
 namespace {
 
-// Made with the communicator, since only the two ranks of a message call. A block takes some 2 us for a chunk beside
-// the bytes, so a link needs many lanes of large chunks, and all peers' rings fit into 7 MiB.
+// Made with the communicator, since only the two ranks of a message call. Rings of all peers take up to 64 MiB, and
+// less where chunks of 256 KiB need no more, with which 32 lanes fill a link (send_recv.hpp). Packets of a lane of the
+// largest message that goes by them fit its slots, where there are 32 lanes: none waits for those ahead to be taken.
 layout::PointToPointRequirement linkRequirement(int ranks) {
-  constexpr std::uint64_t most = 7 << 20;
+  constexpr std::uint64_t most = 64 << 20;
+  constexpr std::uint64_t largestChunk = 256 << 10;
   layout::PointToPointRequirement need;
   auto const all = static_cast<std::uint32_t>(ranks);
   need.lanes = std::clamp(std::bit_floor(128 / all), 2u, 32u);
-  need.packetBytes = 2 << 10;
+  need.packetBytes = 16 << 10;
   auto const peers = ranks > 1 ? all - 1 : 1;
-  auto const slot = most / (std::uint64_t{peers} * need.lanes * need.slots);
-  auto const packets = 2 * need.packetBytes;
-  need.stageBytes = slot < 2 * packets ? packets : (slot - packets) / 4096 * 4096;
+  auto const each = most / (std::uint64_t{peers} * need.lanes * need.slots);
+  auto const packets = layout::PointToPointLayout::make(all, need).packetSlot;
+  need.stageBytes = each < 2 * packets ? packets : std::min((each - packets) / 4096 * 4096, largestChunk);
   return need;
 }
 

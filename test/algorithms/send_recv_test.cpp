@@ -210,3 +210,30 @@ TEST_CASE("what nobody has received is counted") {
     buffers.check();
   });
 }
+
+TEST_CASE("chunks grow with the message, as far as slots hold them") {
+  if (!canRun(2)) return;
+  forEachRank(2, [](Rank& rank) {
+    constexpr std::int64_t KiB = 1024;
+    PointToPoint const links(rank.communicator,
+                             {.lanes = 1, .slots = 16, .stageBytes = 512 * KiB, .packetLimit = 100 * KiB});
+    std::pair<std::int64_t, std::uint64_t> const expected[] = {{300 * KiB, 3},     // of 128 KiB
+                                                               {1024 * KiB, 8},    // still
+                                                               {1025 * KiB, 8},    // of an eighth, the last shorter
+                                                               {2048 * KiB, 8},    // of 256 KiB
+                                                               {6144 * KiB, 12}};  // of 512 KiB
+    for (auto const& [bytes, chunks] : expected) {
+      MessagePattern pattern;
+      pattern.bytes = {{-1, bytes}, {-1, -1}};
+      MessageBuffers const buffers(rank, pattern, chunks, 0);
+      if (rank.rank == 0) startMessages<Format>(rank, links, buffers, 2, 128);
+      rank.synchronize();
+      if (rank.rank == 0) CHECK_MESSAGE(links.undelivered(1) == chunks, bytes, " bytes");
+      rank.communicator.bootstrap()->barrier();
+      if (rank.rank == 1) startMessages<Format>(rank, links, buffers, 2, 64);
+      rank.synchronize();
+      buffers.check();
+      rank.communicator.bootstrap()->barrier();
+    }
+  });
+}

@@ -23,7 +23,7 @@ namespace mscclpp::layout {
 struct PointToPointRequirement {
   std::uint32_t lanes = 64;              // blocks at either end that work on one message
   std::uint32_t slots = 2;               // chunks that may be on their way, per lane; a power of two
-  std::uint64_t stageBytes = 128 << 10;  // of data in a chunk that goes through plain memory
+  std::uint64_t stageBytes = 128 << 10;  // most data in a chunk that goes through plain memory
   std::uint64_t packetBytes = 8 << 10;   // of data in a chunk of packets
   std::uint64_t packetLimit = 1 << 20;   // largest message that goes as packets
 
@@ -45,6 +45,14 @@ MSCCLPP_HOST_DEVICE constexpr std::uint64_t messagePart(std::uint32_t lanes, std
 MSCCLPP_HOST_DEVICE constexpr std::uint32_t messageLanes(std::uint32_t lanes, std::uint64_t bytes) {
   auto const part = messagePart(lanes, bytes);
   return bytes <= part ? 1 : static_cast<std::uint32_t>(ceilDiv(bytes, part));
+}
+
+// Bytes of each chunk of plain memory but the last, where a lane has `part` of the message and slots take `stageBytes`.
+// Chunks of less than 128 KiB are not worth their signals; above that a part is 8 of them or more, so that what the
+// receiver still has to copy behind the last one stays short.
+MSCCLPP_HOST_DEVICE constexpr std::uint64_t messageChunk(std::uint64_t stageBytes, std::uint64_t part) {
+  constexpr std::uint64_t least = 128 << 10;
+  return minimum(stageBytes, maximum(least, roundUp<std::uint64_t>(ceilDiv<std::uint64_t>(part, 8), 128)));
 }
 
 struct PointToPointLayout {
