@@ -6,9 +6,9 @@
 # place; for the builtins' own names see mscclpp/sim/visible_calls.hpp.
 set(mscclpp_check_calls memcpy memmove memset mempcpy bcopy bzero memcmp bcmp memchr strlen strcmp strncmp strcpy strncpy
     stpcpy)
-# What the checker needs of every source: the compiler's calls before each access, line numbers, and no calls of
-# functions that the hooks do not see.
-set(mscclpp_check_flags -fsanitize=thread -g -U_FORTIFY_SOURCE "SHELL:-include mscclpp/sim/visible_calls.hpp")
+# What the checker needs of every source: the compiler's calls before each access and each misaligned one, line numbers,
+# and no calls of functions that the hooks do not see.
+set(mscclpp_check_flags -fsanitize=thread,alignment -g -U_FORTIFY_SOURCE "SHELL:-include mscclpp/sim/visible_calls.hpp")
 foreach(call IN LISTS mscclpp_check_calls)
   list(APPEND mscclpp_check_flags -fno-builtin-${call})
 endforeach()

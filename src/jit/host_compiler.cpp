@@ -32,6 +32,15 @@ std::string compilerName() {
   return named.empty() ? "c++" : named;
 }
 
+// Not seen outside of the kernel: a library that a compiler's own run-time library serves is none of its business.
+constexpr char const* misalignedHook = R"(
+#include "mscclpp/sim/backend/misaligned.hpp"
+extern "C" [[gnu::visibility("hidden")]] void __ubsan_handle_type_mismatch_v1(void* access, void* address) {
+  mscclpp::sim::misaligned(access, address);
+}
+extern "C" [[gnu::visibility("hidden")]] void __ubsan_handle_alignment_assumption(void*, void*, void*, void*) {}
+)";
+
 // What this program lends to the kernels that it loads.
 bool hasHooks() {
   static bool const has = ::dlsym(RTLD_DEFAULT, "_ZN7mscclpp3sim17instrumentedUnitsEv") != nullptr;
@@ -64,8 +73,9 @@ std::string buildForHost(HostBuild const& build, Options const& options) {
     if (result.status != 0) failToCompile(build.what, result.said);
   };
   auto const unit = (build.into / "unit.o").string(), object = (build.into / "unit.so").string();
-  std::vector<std::string> compile{compilerName(),        "-std=c++20",           "-O1", "-g", "-fPIC", "-w",
-                                   "-DMSCCLPP_HAS_SIM=1", "-I" + headers.string()};
+  std::vector<std::string> compile{
+      compilerName(),        "-std=c++20",           "-O1", "-g", "-fPIC", "-w", "-fsanitize=alignment",
+      "-DMSCCLPP_HAS_SIM=1", "-I" + headers.string()};
   if (build.hooked) {
     bool const isClang = hostCompiler().find("clang") != std::string::npos;
     append(compile, split(MSCCLPP_CHECK_FLAGS));
@@ -86,8 +96,8 @@ std::string compileForHost(Request const& request) {
   auto const source = work.path() / "kernel.cpp";
   writeFile(source,
             fmt::format("#line 1 \"{}\"\n{}\nextern \"C\" void {}(mscclpp::Stream const& stream, mscclpp::LaunchShape "
-                        "const& shape, void const* arguments) {{ {}(stream, shape, arguments); }}\n",
-                        request.source.name, request.text(), lateFunction, request.entry()));
+                        "const& shape, void const* arguments) {{ {}(stream, shape, arguments); }}\n{}",
+                        request.source.name, request.text(), lateFunction, request.entry(), misalignedHook));
   HostBuild const build{.source = source.string(),
                         .what = request.describe("the simulated machine"),
                         .into = work.path(),

@@ -82,6 +82,15 @@ struct TwoNamedBarriers {
   }
 };
 
+// Two words in one access begin at a multiple of 8 bytes.
+template <Fault F>
+struct PairAtOddWord {
+  MSCCLPP_DEVICE void operator()(Peers const& p) const {
+    auto* const words = p.data(p.rank, 4 * thisBlock().rank() + (planted<F> ? 1 : 2));
+    *reinterpret_cast<Payload<2>*>(words) = {{1, 2}};
+  }
+};
+
 Setup const twoWarps{.ranks = 1, .threads = 64};
 
 }  // namespace
@@ -100,6 +109,10 @@ TEST_CASE("a tree of sums without a barrier between its steps") {
 
 TEST_CASE("one tile where two take turns") {
   checkKernel<OneTile>({FindingKind::race, {"next step's tile", "this step's tile"}}, twoWarps);
+}
+
+TEST_CASE("a plain access at no multiple of its size") {
+  checkKernel<PairAtOddWord>({FindingKind::kernelFailure, {}, "which is not aligned to 8"});
 }
 
 TEST_CASE("two barriers where one was meant") {

@@ -6,9 +6,13 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "jit/cache.hpp"
 #include "jit/kernels.hpp"
+#include "mscclpp/sim/run.hpp"
 
 using namespace mscclpp_test;
 
@@ -42,6 +46,48 @@ TEST_CASE("errors are the compiler's, by the user's lines") {
   jit::Source const shorter{"struct Short { void operator()(float const*, float*, int) const {} };\n", "short.cpp"};
   CHECK(said(device, shorter, "Short").find("are not as many, or not as long, as those that jit::Kernel names") !=
         std::string::npos);
+}
+
+TEST_CASE("plain accesses that a GPU refuses fail the kernel, by the user's lines") {
+  jit::Source const source{R"(#include "mscclpp/device/vector.hpp"
+using namespace mscclpp;
+template <unsigned Words>
+struct Copy {
+  MSCCLPP_DEVICE void operator()(std::uint32_t const* from, std::uint32_t* to) const {
+    auto const value = *reinterpret_cast<Payload<Words> const*>(from);
+    *reinterpret_cast<Payload<Words>*>(to) = value;
+  }
+};
+)",
+                           "copy.cpp"};
+  // What is said of a copy of so many words from one word to another.
+  auto const copied = [&](unsigned each, unsigned from, unsigned to) -> std::string {
+    try {
+      sim::run({.ranks = 1}, [&](sim::RankContext&) {
+        Stream const stream(device);
+        GpuBuffer<std::uint32_t> words(device, 32);
+        jit::Kernel<void(std::uint32_t const*, std::uint32_t*)> const copy(device, source,
+                                                                           fmt::format("Copy<{}>", each));
+        copy.launch(stream, {.blocks = 1, .threads = 64}, words.data() + from, words.data() + to);
+        stream.synchronize();
+      });
+      return "";
+    } catch (Error const& error) {
+      return error.what();
+    }
+  };
+  for (unsigned const each : {1u, 2u, 4u}) CHECK(copied(each, each, 2 * each).empty());
+  for (unsigned const each : {2u, 4u}) {
+    auto const half = each / 2;
+    auto const names = [&](std::string const& text, unsigned line, unsigned word) {
+      auto const begin = text.find(fmt::format("copy.cpp:{} accesses ", line));
+      auto const end = fmt::format("at offset {} of 128 bytes on simulated device 0, which is not aligned to {}",
+                                   word * 4, each * 4);
+      CHECK_MESSAGE((begin != std::string::npos && text.find(end, begin) != std::string::npos), text);
+    };
+    names(copied(each, half, 8), 6, half);
+    names(copied(each, 8, half), 7, half);
+  }
 }
 
 TEST_CASE("macros, and headers of the user's folders, which are looked at each time") {

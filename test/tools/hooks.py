@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Compares the calls that compilers make under -fsanitize=thread with what the library of the hooks defines.
+# Compares the calls that compilers make under -fsanitize=thread,alignment with what the library of the hooks defines.
 #
 #   hooks.py --library=LIBRARY --source=SOURCE --compiler=COMPILER... [CLASS...]
 """Tests that the hooks are complete."""
@@ -20,7 +20,7 @@ PARSER.add_argument("--source", required=True)
 PARSER.add_argument("--compiler", action="append", required=True)
 ARGUMENTS, REST = PARSER.parse_known_args()
 
-BASE = ["-std=c++20", "-w", "-fsanitize=thread", "-U_FORTIFY_SOURCE", "-c"]
+BASE = ["-std=c++20", "-w", "-fsanitize=thread,alignment", "-U_FORTIFY_SOURCE", "-c"]
 # What sets volatile accesses and reads before writes apart, off by default.
 MORE = {
     "g++": ["--param", "tsan-distinguish-volatile=1"],
@@ -46,7 +46,7 @@ def calls(compiler, flags, source=None):
     with tempfile.TemporaryDirectory(prefix="mscclpp-hooks-") as folder:
         made = os.path.join(folder, "object.o")
         subprocess.run([compiler, *BASE, *flags, source or ARGUMENTS.source, "-o", made], check=True, timeout=100)
-        return {name for name in names(["nm", "-u", made]) if name.startswith("__tsan_")}
+        return {name for name in names(["nm", "-u", made]) if name.startswith(("__tsan_", "__ubsan_"))}
 
 
 def defined():

@@ -4,6 +4,8 @@
 // simulated machine's checker. Their names and signatures are those of GCC and Clang; no code of their run-time library
 // is used. Never link a program that holds this file with -fsanitize=thread.
 //
+// The two of __ubsan_ are those of -fsanitize=alignment, likewise without its library.
+//
 // Calls of memcpy, strlen and their kin are not marked by the compiler; the linker leads them here (--wrap).
 #include "sim/hooks/tsan_hooks.hpp"
 
@@ -12,6 +14,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "mscclpp/sim/backend/misaligned.hpp"
 #include "sim/checker/hook_calls.hpp"
 
 namespace {
@@ -321,6 +324,10 @@ bool __wrap___atomic_compare_exchange(std::size_t bytes, void volatile* address,
     return equal;
   });
 }
+
+void __ubsan_handle_type_mismatch_v1(void* access, void* address) { mscclpp::sim::misaligned(access, address); }
+// Clang's, where a program has told it of an alignment that is not there: what is accessed is looked at by itself.
+void __ubsan_handle_alignment_assumption(void*, void*, void*, void*) {}
 
 // Code that a compiler made for its own ends, and the lock bit inside of std::atomic<std::shared_ptr>: atomics, which
 // are seen by themselves.

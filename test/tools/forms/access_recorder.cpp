@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 
 #include "forms/access_forms.hpp"
+#include "mscclpp/sim/backend/misaligned.hpp"
 #include "sim/checker/hook_calls.hpp"
 
 namespace {
@@ -105,6 +106,7 @@ std::uint64_t hookUpdate(void* address, unsigned bytes, UpdateKind, std::uint64_
 }
 void hookFence(Order, void const*) {}
 void hookOddAtomic(void const* address, std::size_t bytes) { note(address, bytes, true); }
+void misaligned(void const*, void const*) noexcept {}
 
 }  // namespace mscclpp::sim
 
