@@ -18,56 +18,32 @@ namespace {
 
 constexpr char const* kernelText = R"(
 #include "mscclpp/algorithms/collective/allreduce.hpp"
+#include "mscclpp/algorithms/rows/row_access.hpp"
 
 using namespace mscclpp;
 
-// What one thread has in registers at once, element by element where it fills no words.
-template <class T, class Values>
-MSCCLPP_DEVICE Values loadElements(T const* from, std::size_t count, std::uint64_t at) {
-  using Acc = typename Values::Element;
-  constexpr unsigned bytes = Values::size * sizeof(T);
-  if constexpr (bytes % 8 == 0) {
-    auto const reader = readerOf<bytes / 4, 8>(View{from, count});
-    return convert<Acc>(unpack<T>(reader.read(reader.window(at * sizeof(T), bytes), 0)));
-  } else {
-    Values values{};
-    MSCCLPP_UNROLL
-    for (unsigned i = 0; i < Values::size; ++i) {
-      if (at + i < count) values[i] = convertNumber<Acc>(from[at + i]);
-    }
-    return values;
-  }
-}
-template <class T, class Values>
-MSCCLPP_DEVICE void storeElements(T* to, std::size_t count, std::uint64_t at, Values const& values) {
-  constexpr unsigned bytes = Values::size * sizeof(T);
-  if constexpr (bytes % 8 == 0) {
-    PayloadWriter<T, bytes / 4, 8> const writer(View{to, count});
-    writer.write(writer.window(at * sizeof(T), bytes), 0, pack(convert<T>(values)));
-  } else {
-    MSCCLPP_UNROLL
-    for (unsigned i = 0; i < Values::size; ++i) {
-      if (at + i < count) to[at + i] = convertNumber<T>(values[i]);
-    }
-  }
-}
-
-template <class Collective, class T, class Out, class Residual>
+template <class Schedule, class Tr, class Op, class T, class Out, class Residual>
 struct Fused {
   static constexpr unsigned maxThreads = 512;
+  // Elements of any type at the places of a payload, which begins at a whole number of granules of T.
+  template <class X>
+  using Access = impl::RowAccess<X, impl::RowSlots<Tr, T>::elements, impl::RowSlots<Tr, T>::together>;
 
   MSCCLPP_DEVICE void operator()(T const* in, T* sum, Out* out, Residual const* residual, std::size_t count,
                                  double scale, DeviceTeam const& team) const {
     using Acc = DefaultAccumulator<T>;
     allowNextKernel();
     auto const by = static_cast<Acc>(scale);
-    Collective{team}(thisGrid(), View{in, count}, View{sum, count}, [&](auto const& total, std::uint64_t at, unsigned stored) {
+    AllReduce<Schedule, Tr, Op> const allReduce{team};
+    allReduce(thisGrid(), View{in, count}, View{sum, count}, [&](auto const& total, std::uint64_t at, unsigned stored) {
       auto values = convert<Acc>(convert<T>(total)) * by;
-      if (residual != nullptr) values = values + loadElements<Residual, decltype(values)>(residual, count, at);
+      if (residual != nullptr) {
+        values = values + convert<Acc>(Access<Residual>::read(View{residual + at, stored}, 0, stored));
+      }
       if constexpr (std::is_same_v<T, Out>) {
         return values;
       } else {
-        storeElements(out, at + stored, at, values);
+        Access<Out>::write(View{out + at, stored}, 0, convert<Out>(values), stored);
         return total;
       }
     });
@@ -96,8 +72,8 @@ constexpr Way withoutLines{"twoshot_memory", "TwoShot, MemoryTransport<4>", many
 std::string kernelName(CollectiveCall const& call, FusedCall const& fused, Way const& way) {
   auto const typeAndOp = jit::instanceName("", call.type, call.op);
   auto const op = typeAndOp.substr(typeAndOp.find(", ") + 2);
-  return fmt::format("Fused<AllReduce<{}, {}>, {}, {}, {}>", way.collective, op.substr(0, op.size() - 1),
-                     elementName(call.type), elementName(fused.outType), elementName(fused.residualType));
+  return fmt::format("Fused<{}, {}, {}, {}, {}>", way.collective, op.substr(0, op.size() - 1), elementName(call.type),
+                     elementName(fused.outType), elementName(fused.residualType));
 }
 
 struct Context {
