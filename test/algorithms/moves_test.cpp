@@ -56,6 +56,11 @@ TEST_CASE_TEMPLATE("all-to-all pushed into symmetric memory", Tr, PeerMemory<1>,
   for (int ranks : {1, 2, 5, 8}) checkCollective<AllToAll<PushSchedule, Tr>>({.ranks = ranks, .counts = {257}});
 }
 
+TEST_CASE_TEMPLATE("shares sent by the root, then to each other", Tr, PacketTransport<LL8>, PacketTransport<LL16>,
+                   PacketTransport<LL128>, MemoryTransport<2>) {
+  moves<Broadcast, TwoShotRooted, Tr>(true);
+}
+
 using ShortStagePieces = StagePieces<2, 128>;
 // Of which these messages have several a block.
 using MiddlePieces = StagePieces<4, 8192>;
@@ -71,6 +76,7 @@ TEST_CASE("72 ranks") {
   checkCollective<AllToAll<OneExchange, PacketTransport<LL128>>>(rack);
   checkCollective<Broadcast<PushSchedule, PeerMemory<>>>(rack);
   checkCollective<Broadcast<ChainSchedule, PeerMemory<>>>(rack);
+  checkCollective<Broadcast<TwoShotRooted, PacketTransport<LL128>>>(rack);
   checkCollective<Broadcast<ChainSchedule, StagePieces<>>>(rack);
   checkCollective<AllGather<PushSchedule, SmallBulk>>(rack);
 }

@@ -48,6 +48,11 @@ TEST_CASE_TEMPLATE("around the ring", Tr, ShortRing, StagePieces<>) {
   checkPieces<AllReduce<RingSchedule, Tr, Sum>, BFloat16>({20000, 4097, 35001});
 }
 
+TEST_CASE_TEMPLATE("shares reduced, then sent to the root", Tr, PacketTransport<LL8>, PacketTransport<LL16>,
+                   PacketTransport<LL128>, MemoryTransport<2>) {
+  reduces<Reduce, TwoShotRooted, Tr>(true);
+}
+
 TEST_CASE("added up from rank to rank") {
   reduces<Reduce, ChainSchedule, StagePieces<2, 128>>(true);
   // Several pieces of 8 KiB a block.
@@ -59,6 +64,7 @@ TEST_CASE("72 ranks") {
   checkCollective<ReduceScatter<OneExchange, PacketTransport<LL16>, Sum>, BFloat16>(rack);
   checkCollective<Reduce<PullSchedule, PeerMemory<1>, Sum>, float>(rack);
   checkCollective<Reduce<TwoShotPush, MemoryTransport<2>, Sum>, float>(rack);
+  checkCollective<Reduce<TwoShotRooted, PacketTransport<LL128>, Sum>, float>(rack);
   checkCollective<Reduce<ChainSchedule, StagePieces<>, Sum>, float>(rack);
   checkCollective<AllReduce<RingSchedule, ShortRing, Sum>, float>(rack);
 }

@@ -54,6 +54,12 @@ TEST_CASE_TEMPLATE("one exchange", Tr, PacketTransport<LL8>, PacketTransport<LL1
   explored<Reduce<OneExchange, Tr, Sum>, BFloat16>();
 }
 
+TEST_CASE_TEMPLATE("broadcast and reduce in two exchanges", Tr, PacketTransport<LL8>, PacketTransport<LL128>,
+                   MemoryTransport<2>) {
+  explored<Broadcast<TwoShotRooted, Tr>>();
+  explored<Reduce<TwoShotRooted, Tr, Sum>, BFloat16>();
+}
+
 using SmallBulk = BulkMemory<128, 3>;
 TEST_CASE_TEMPLATE("push", Tr, PeerMemory<2>, SmallBulk) {
   explored<AllGather<PushSchedule, Tr>>();
@@ -99,6 +105,8 @@ TEST_CASE_TEMPLATE("with a prologue", Tr, PacketTransport<LL8>, PacketTransport<
   exploredWithPrologue<AllReduce<OneShot, Tr, Sum>, float, float>();
   exploredWithPrologue<AllReduce<TwoShot, Tr, Sum>, float, BFloat16>();
   exploredWithPrologue<ReduceScatter<OneExchange, Tr, Sum>, float, BFloat16>();
+  exploredWithPrologue<Reduce<TwoShotRooted, Tr, Sum>, float, BFloat16>();
+  exploredWithPrologue<Broadcast<TwoShotRooted, Tr>, float, BFloat16>();
   exploredWithPrologue<AllGather<OneExchange, Tr>, BFloat16, Float8E4M3>();
   exploredWithPrologue<AllToAll<OneExchange, Tr>, BFloat16, Float8E4M3>();
 }

@@ -39,6 +39,11 @@ static_assert(isShape(256 * 132 + 1, 67, 512));
 static_assert(isShape(512 * 132 + 1, 132, 512));
 static_assert(isShape(std::uint64_t{1} << 40, 132, 512));
 static_assert(isShape(256 * 8 + 1, 5, 512, 8));
+// Larger blocks where they are fewer than would be of use.
+static_assert(shapeFor<OneExchange, MemoryTransport<1>>(std::uint64_t{1} << 30, 264).threads == 256);
+static_assert(shapeFor<OneExchange, MemoryTransport<1>>(std::uint64_t{1} << 30, 263).threads == 512);
+static_assert(shapeFor<OneExchange, MemoryTransport<1>>(16 * 256 * 8, 8).threads == 256);
+static_assert(shapeFor<OneExchange, PacketTransport<LL128>>(std::uint64_t{1} << 30, 32).threads == 512);
 static_assert(shapeFor<PullSchedule, PeerMemory<1>>(16 * 32 + 1, 8).threads == 64);
 static_assert(shapeFor<OneShot, PacketTransport<LL128>>(15 * 32, 8).threads == 32);
 static_assert(shapeFor<OneShot, PacketTransport<LL16>>(8 * 33, 8).threads == 64);

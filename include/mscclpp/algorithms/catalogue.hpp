@@ -5,7 +5,7 @@
 // and tests read this list; what they need to know of a composition its schedule and transport state
 // (core/facts.hpp).
 //
-//   oneshot_* twoshot_*   all-reduce in one or two exchanges
+//   oneshot_* twoshot_*   all-reduce in one or two exchanges; broadcast and reduce in two
 //   *ll8 *ll16 *ll128     of packets
 //   *memory *memory_wide  through the stage, with fewer or more payloads a thread
 //   push push_bulk        straight into the peers' outputs, which are symmetric, by stores or bulk copies
@@ -62,6 +62,8 @@ using AllCompositions =
                     Composition<"pull", PullSchedule, PeerMemory<1>, AllReductions>,
                     Composition<"pull_wide", PullSchedule, PeerMemory<2>, AllReductions>,
                     Composition<"push", TwoShotPush, MemoryTransport<8>, For<reduce>>,
+                    Composition<"twoshot_ll128", TwoShotRooted, PacketTransport<LL128>, For<broadcast, reduce>>,
+                    Composition<"twoshot_memory", TwoShotRooted, MemoryTransport<4>, For<broadcast, reduce>>,
                     Composition<"chain", ChainSchedule, PeerMemory<4>, For<broadcast>>,
                     Composition<"chain_staged", ChainSchedule, StagePieces<>, For<broadcast>>,
                     Composition<"chain", ChainSchedule, StagePieces<>, For<reduce>>,
@@ -114,7 +116,9 @@ constexpr LaunchShape shapeFor(std::uint64_t bytes, std::uint32_t maxBlocks) {
   auto threads = needed <= spreadBelowOf<S, Tr>() ? policy.threads / 2 : policy.threads;
   // A block smaller than usual, where one is enough: it starts sooner.
   if (needed < threads) threads = static_cast<std::uint32_t>((needed + 31) / 32 * 32);
-  while (threads < policy.largestThreads && needed > std::uint64_t{threads} * maxBlocks) threads *= 2;
+  auto const largestThreads =
+      maxBlocks < policy.largestBlocks ? std::max(policy.largestThreads, policy.crowdedThreads) : policy.largestThreads;
+  while (threads < largestThreads && needed > std::uint64_t{threads} * maxBlocks) threads *= 2;
   auto const blocks = std::min<std::uint64_t>((needed + threads - 1) / threads, maxBlocks);
   return {.blocks = static_cast<unsigned>(blocks) * unit,
           .threads = std::max(threads, leastThreadsOf<S>()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Collectives with a root, in one exchange.
+// Collectives with a root.
 //
 //   Broadcast  the root's `in` becomes everybody's `out`
 //   Scatter    part p of the root's `in` becomes `out` of rank p
@@ -22,12 +22,14 @@
 // memory, nor does `out` where it goes through the stages. Reduce: every rank but the root reduces a share and stores
 // it to the root; with PullSchedule it reads the others' inputs, with TwoShotPush they store theirs into its workspace,
 // and `in` needs no symmetric memory; with ChainSchedule sums go from rank to rank to the root, in this order and
-// rounded on each link, and neither buffer needs any.
+// rounded on each link, and neither buffer needs any. With TwoShotRooted, broadcast and reduce take two exchanges
+// between any buffers; with OneExchange one, but the root's link carries the message once for each of the others.
 //
 //   Broadcast<ChainSchedule, PeerMemory<>>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
 //   Broadcast<ChainSchedule, StagePieces<>>{team}(thisGrid(), View{x, n}, View{y, n}, root);
 //   Reduce<ChainSchedule, StagePieces<>, Sum>{team}(thisGrid(), View{x, n}, out, root);
 //   Reduce<TwoShotPush, MemoryTransport<8>, Sum>{team}(thisGrid(), View{x, n}, SymmetricView<T>(out...), root);
+//   Reduce<TwoShotRooted, PacketTransport<LL128>, Sum>{team}(thisGrid(), View{x, n}, out, root);
 #pragma once
 
 #include <type_traits>
@@ -42,6 +44,7 @@
 #include "mscclpp/algorithms/schedule/shares.hpp"
 #include "mscclpp/algorithms/schedule/switch.hpp"
 #include "mscclpp/algorithms/schedule/two_shot_push.hpp"
+#include "mscclpp/algorithms/schedule/two_shot_rooted.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
 
 namespace mscclpp {
@@ -64,6 +67,8 @@ class Broadcast : public Composed<Collective::broadcast, Schedule, Tr> {
     requireAligned(team_, viewOf(in).data, out.data);
     if constexpr (StagePieceTransport<Tr>) {
       Schedule::template broadcast<Tr>(team_, blocks, sourceOf<T>(in), out, root);
+    } else if constexpr (std::same_as<Schedule, TwoShotRooted>) {
+      Schedule::template broadcast<Tr, Ranks>(team_, blocks, sourceOf<T>(in), out, root);
     } else {
       Schedule::template moveParts<Tr, Ranks>(team_, blocks,
                                               BroadcastPlan<SourceFor<T, In>>{sourceOf<T>(in), out, team_.rank, root});
@@ -256,8 +261,12 @@ class Reduce : public Composed<Collective::reduce, Schedule, Tr> {
                                                                Epilogue const& epilogue = {}) const {
     check<In, T>(root);
     requireAligned(team_, viewOf(in).data, out);
-    Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(
-        team_, blocks, ReduceToRootPlan<SourceFor<T, In>>{sourceOf<T>(in), out, team_.rank, root}, epilogue);
+    if constexpr (std::same_as<Schedule, TwoShotRooted>) {
+      Schedule::template reduce<Tr, ReductionOf<T>, Ranks>(team_, blocks, sourceOf<T>(in), out, root, epilogue);
+    } else {
+      Schedule::template reduceParts<Tr, ReductionOf<T>, Ranks>(
+          team_, blocks, ReduceToRootPlan<SourceFor<T, In>>{sourceOf<T>(in), out, team_.rank, root}, epilogue);
+    }
   }
 
   template <BlockSet B, Input In, class T, class Epilogue = Identity>

@@ -33,6 +33,7 @@ struct LaunchPolicy {
   std::uint32_t threads = 256;   // of a block
   std::uint32_t largestThreads = 256;
   std::uint32_t largestBlocks = 132;
+  std::uint32_t crowdedThreads = 0;  // largestThreads where the grid may have fewer than largestBlocks; 0: the same
 };
 
 // Buffers that peers read or write, so that they lie in symmetric memory.

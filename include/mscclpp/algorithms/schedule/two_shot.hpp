@@ -5,14 +5,13 @@
 // Two link latencies; 2(n-1)/n of the message leaves each rank, the least possible without a switch that reduces.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 
 #include "mscclpp/algorithms/core/concepts.hpp"
 #include "mscclpp/algorithms/core/facts.hpp"
 #include "mscclpp/algorithms/core/partition.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
-#include "mscclpp/algorithms/core/reduction.hpp"
+#include "mscclpp/algorithms/schedule/share_result.hpp"
 #include "mscclpp/device/view.hpp"
 
 namespace mscclpp {
@@ -100,14 +99,15 @@ struct TwoShot {
       session.exchange(0);
 
       auto const ownOffset = offsetOf(team.rank);
-      reduceShare<Tr, R>(
+      impl::reduceShare<Tr, R>(
           team, session, reader.window(ownOffset, tileBytes), reader, mine, [&](unsigned i, Payload<W> const& result) {
             MSCCLPP_UNROLL
             for (int distance = 1; distance < ranks; ++distance) {
               session.put(team.workspace(peerAt(distance)), resultRow + rank, mine.slot[i], result, mine.active[i]);
             }
             if (mine.valid[i])
-              store<Tr, R>(writer, writer.window(ownOffset, tileBytes), epilogue, result, ownOffset, mine.slot[i]);
+              impl::storeResult<Tr, R>(writer, writer.window(ownOffset, tileBytes), epilogue, result, ownOffset,
+                                       mine.slot[i]);
           });
       session.exchange(1);
 
@@ -127,7 +127,7 @@ struct TwoShot {
         for (unsigned k = 0; k < ahead * U; ++k) {
           if (!mine.valid[k % U]) continue;
           auto const at = offsetOf(sources[k].peer);
-          store<Tr, R>(writer, targets[k / U], epilogue, results[k], at, mine.slot[k % U]);
+          impl::storeResult<Tr, R>(writer, targets[k / U], epilogue, results[k], at, mine.slot[k % U]);
         }
       }
       if (last) return;
@@ -135,48 +135,6 @@ struct TwoShot {
       round += partition.roundSlots();
       tile = partition.at(round);
       mine = threadSlots<U>(thread, threads, tile);
-    }
-  }
-
- private:
-  // Folds the own share `Tr::batch` payloads at a time and hands each result, as it will travel, to `emit`.
-  template <class Tr, class R, class Session, class Source, class Reader, unsigned U, class Emit>
-  MSCCLPP_DEVICE static void reduceShare(DeviceTeam const& team, Session const& session, Source const& source,
-                                         Reader const& reader, ThreadSlots<U> const& mine, Emit emit) {
-    constexpr unsigned batch = Tr::batch;
-    static_assert(U % batch == 0);
-    MSCCLPP_UNROLL
-    for (unsigned first = 0; first < U; first += batch) {
-      Payload<Tr::words> own[batch];
-      std::uint32_t slots[batch];
-      bool active[batch];
-      typename R::template Accumulators<Tr::words> totals[batch]{};
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < batch; ++i) {
-        slots[i] = mine.slot[first + i];
-        active[i] = mine.active[first + i];
-        own[i] = mine.valid[first + i] ? reader.read(source, Tr::dataOffset(slots[i]), Tr::dataBytes(slots[i]))
-                                       : Payload<Tr::words>{};
-      }
-      R::template fold<batch>(team, session, 0, slots, active, own, totals);
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < batch; ++i) emit(first + i, R::template narrow<Tr::words>(totals[i]));
-    }
-  }
-
-  // The epilogue sees, on every rank, the result as it travelled: rounded to the element type.
-  template <class Tr, class R, class Writer, class Target, class Epilogue>
-  MSCCLPP_DEVICE static void store(Writer const& writer, Target const& target, Epilogue const& epilogue,
-                                   Payload<Tr::words> const& result, std::uint64_t tileOffset, std::uint32_t slot) {
-    auto const offset = Tr::dataOffset(slot);
-    if constexpr (std::same_as<Epilogue, Identity>) {
-      writer.write(target, offset, result, Tr::dataBytes(slot));
-    } else {
-      if (R::template isPastEnd<Epilogue>(target, offset)) return;
-      auto const index = (tileOffset + offset) / R::elementBytes;
-      auto const stored = minimum(target.bytes - offset, Tr::dataBytes(slot));
-      writer.write(target, offset, R::template conclude<Tr::words>(epilogue, R::widen(result), index, stored),
-                   Tr::dataBytes(slot));
     }
   }
 };

@@ -28,7 +28,7 @@ struct PacketTransport : P {
   static constexpr unsigned slotData = P::slotsPerGroup == 8 ? 15 : P::granule;  // bytes of data in a slot, on average
   static constexpr double onWire = double{P::slotBytes} / slotData;
   static constexpr LaunchPolicy launch{
-      .perThread = std::uint64_t{slotData} * Unroll, .threads = 128, .largestBlocks = 288};
+      .perThread = std::uint64_t{slotData} * Unroll, .threads = 128, .largestBlocks = 288, .crowdedThreads = 512};
 
   // For the host: with this much each block takes a whole tile in one round.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,
