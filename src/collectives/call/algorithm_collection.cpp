@@ -246,12 +246,7 @@ void AlgorithmCollection::execute(Collective collective, Communicator const& com
   auto shaped = call;
   shaped.blocks = resolution.blocks;
   shaped.threads = resolution.threads;
-  if (!resolution.launch) {
-    collectives_impl::ContextCache::WithinCall const within(cache);
-    resolution.algorithm->execute(communicator, stream, shaped);
-    cache.remember(key, stream, resolution);
-    return;
-  }
+  if (!resolution.launch) return cache.start(key, resolution, stream, shaped);
   collectives_impl::startFirst(*resolution.algorithm, resolution.launch, key, communicator, stream, shaped);
 }
 

@@ -103,12 +103,16 @@ class ContextCache {
   // others, or throws; so it does where the ranks' calls differ and MSCCLPP_CHECK_CALLS is set.
   void begin(CallKey const& key, Stream const& stream, CollectiveCall const& call);
   // Starts a call of a kernel that is right and not refused, and remembers it.
-  void start(CallKey const& key, KernelLaunch const& launch, Stream const& stream, CollectiveCall const& call);
+  void start(CallKey const& key, Algorithm const& algorithm, KernelLaunch const& launch, Stream const& stream,
+             CollectiveCall const& call);
   // A call could not be started. Others may have got further, or nowhere, so the next one finds together with them;
   // but what is wrong with a call itself all find out alike.
   void noteNotStarted(Error const& error) { brokenOff_ = brokenOff_ || error.code() != ErrorCode::invalidUsage; }
-  // Remembers a user's algorithm, which starts itself.
-  void remember(CallKey const& key, Stream const& stream, Resolution const& resolution);
+  // Of an algorithm that starts itself, where somebody looks on. Null within another call, and for the library's
+  // messages, which are recorded where they start.
+  CallRecord* recordOf(Algorithm const& algorithm);
+  // Starts a user's algorithm, as a step of the call, and remembers it.
+  void start(CallKey const& key, Resolution const& resolution, Stream const& stream, CollectiveCall const& call);
 
   // `initialize` runs at the first call with this `algorithm`, `make` where there is no context of the key.
   std::shared_ptr<void> native(Stream const& stream, std::uint64_t algorithm, ContextKey const& key,

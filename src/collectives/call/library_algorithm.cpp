@@ -139,7 +139,7 @@ void startFirst(Algorithm const& algorithm, std::optional<KernelLaunch> const& l
                        "is not read or written",
                        inputMissing ? "input" : "output"));
   }
-  cache.start(key, *launch, stream, call);
+  cache.start(key, algorithm, *launch, stream, call);
 }
 
 }  // namespace mscclpp::collectives_impl

@@ -6,6 +6,7 @@
 
 #include "base/format.hpp"
 #include "collectives/call/call_check.hpp"
+#include "collectives/call/call_record.hpp"
 #include "collectives/call/message_ring.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/collectives/native_algorithm.hpp"
@@ -86,6 +87,12 @@ void MessageGroup::start(int blocks, int threads) {
          "rank {}: MessageGroup::start with blocks of {} threads; a multiple of {} up to {} is possible", rank, threads,
          kernel->minThreads, kernel->maxThreads);
   }
+  std::uint64_t sent = 0;
+  for (auto const& round : rounds) {
+    for (int peer = 0; peer < links_.size(); ++peer) sent += round.hasSend(peer) ? round.send[peer].bytes : 0;
+  }
+  static auto& record = collectives_impl::recordOf(Collective::sendRecv, "messages");
+  collectives_impl::RecordedCall const recorded(&record, sent);
   auto room = static_cast<std::uint32_t>(links_.device().properties().multiprocessors / links_.ranksPerDevice());
   if (maxBlocks_ != 0) room = std::min(room, maxBlocks_);
   for (auto const& round : rounds) {
@@ -117,7 +124,7 @@ LaunchShape messageLaunchShape(Kernel const& kernel, std::uint32_t peers, std::u
 }
 
 std::shared_ptr<Algorithm> collectives_impl::messageRing() {
-  return std::make_shared<NativeAlgorithm>(
+  static auto const ring = std::make_shared<NativeAlgorithm>(
       "messages", Collective::sendRecv,
       NativeFunctions{
           .initialize = {},
@@ -149,6 +156,7 @@ std::shared_ptr<Algorithm> collectives_impl::messageRing() {
             return {};
           },
       });
+  return ring;
 }
 
 }  // namespace mscclpp

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The collective `sendRecv` by messages: every rank sends its input to the rank behind it in a ring, and receives from
-// the one before it.
+// the one before it. One algorithm for all collections.
 #pragma once
 
 #include <memory>

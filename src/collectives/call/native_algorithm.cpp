@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "collectives/call/call_record.hpp"
 #include "collectives/call/context_cache.hpp"
 #include "mscclpp/host/error.hpp"
 
@@ -32,6 +33,7 @@ void NativeAlgorithm::execute(Communicator const& communicator, Stream const& st
   auto& cache = collectives_impl::ContextCache::of(communicator);
   cache.begin(cache.keyOf(id_, collective_, stream, call), stream, call);
   auto const lock = cache.lock();
+  collectives_impl::RecordedCall const recorded(cache.recordOf(*this), collectives_impl::recordedBytes(call));
   auto const key = functions_.contextKey ? functions_.contextKey(communicator, call) : ContextKey{};
   std::function<void()> initialize;
   if (functions_.initialize) initialize = [&] { functions_.initialize(communicator); };

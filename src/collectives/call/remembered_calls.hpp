@@ -11,6 +11,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "collectives/call/call_record.hpp"
 #include "mscclpp/collectives/algorithm.hpp"
 
 namespace mscclpp::collectives_impl {
@@ -72,8 +73,9 @@ struct RememberedCall {
   KernelLaunch launch{};  // without a kernel: there is nothing to do
   BufferUse buffers{};
   StreamContext* context = nullptr;
-  std::uint64_t contexts = 0;  // ContextCache's generation when `context` was found
-  std::uint64_t kernels = 0;   // KernelTable's when the kernel was
+  CallRecord* record = nullptr;  // of the library's
+  std::uint64_t contexts = 0;    // ContextCache's generation when `context` was found
+  std::uint64_t kernels = 0;     // KernelTable's when the kernel was
 };
 
 class RememberedCalls {

@@ -6,6 +6,7 @@
 
 #include "collectives/call/call_check.hpp"
 #include "collectives/call/context_cache.hpp"
+#include "collectives/call/message_ring.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/host/error.hpp"
 
@@ -84,12 +85,14 @@ bool ContextCache::startAgain(CallKey const& key, Stream const& stream, Collecti
     shaped.blocks = known->blocks;
     shaped.threads = known->threads;
     held.unlock();
+    RecordedCall const recorded(recordOf(*algorithm), recordedBytes(call));
     WithinCall const scope(*this);
     algorithm->execute(communicator_, stream, shaped);
     return true;
   }
   if (known->launch.kernel != nullptr && !buffersFit(known->buffers, key.inPlace, call)) return false;
   context.calls += counted;
+  RecordedCall const recorded(within ? nullptr : known->record, recordedBytes(call));
   if (known->launch.kernel == nullptr) return true;
   streams_.use(context);
   context.inGraph = context.inGraph || stream.capturing();
@@ -102,13 +105,22 @@ bool ContextCache::startAgain(CallKey const& key, Stream const& stream, Collecti
   return true;
 }
 
-void ContextCache::start(CallKey const& key, KernelLaunch const& launched, Stream const& stream,
-                         CollectiveCall const& call) {
+CallRecord* ContextCache::recordOf(Algorithm const& algorithm) {
+  if (!RecordedCall::on() || &algorithm == messageRing().get()) return nullptr;
+  auto const held = lock();
+  if (isWithinCall()) return nullptr;
+  return &collectives_impl::recordOf(algorithm.collective(), algorithm.name());
+}
+
+void ContextCache::start(CallKey const& key, Algorithm const& algorithm, KernelLaunch const& launched,
+                         Stream const& stream, CollectiveCall const& call) {
   auto const held = lock();
   RememberedCall known{.launch = launched,
                        .buffers = buffersOf(world_, key.collective, call),
+                       .record = &collectives_impl::recordOf(key.collective, algorithm.name()),
                        .contexts = generation_,
                        .kernels = KernelTable::instance().generation()};
+  RecordedCall const recorded(isWithinCall() ? nullptr : known.record, recordedBytes(call));
   if (launched.count == 0 && key.collective != Collective::barrier) {
     known.launch.kernel = nullptr;
     known.context = &contextOf(stream);
@@ -126,7 +138,14 @@ void ContextCache::start(CallKey const& key, KernelLaunch const& launched, Strea
   if (call.extras.empty()) calls_.remember(key, std::move(known));
 }
 
-void ContextCache::remember(CallKey const& key, Stream const& stream, Resolution const& resolution) {
+void ContextCache::start(CallKey const& key, Resolution const& resolution, Stream const& stream,
+                         CollectiveCall const& call) {
+  {
+    // Users' code runs without the lock.
+    RecordedCall const recorded(recordOf(*resolution.algorithm), recordedBytes(call));
+    WithinCall const within(*this);
+    resolution.algorithm->execute(communicator_, stream, call);
+  }
   auto const held = lock();
   auto& context = contextOf(stream);
   calls_.remember(key, {.algorithm = resolution.algorithm,

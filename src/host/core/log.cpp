@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "base/file_handle.hpp"
+#include "base/process_file.hpp"
 
 namespace mscclpp {
 namespace {
@@ -70,11 +71,8 @@ int readThreshold() noexcept {
 
 int openOutput() noexcept {
   try {
-    std::string path = environment().logFile;
+    auto const path = ofThisProcess(environment().logFile);
     if (path.empty()) return STDERR_FILENO;
-    for (std::size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at)) {
-      path.replace(at, 2, std::to_string(::getpid()));
-    }
     int const file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file >= 0) return file;
     toStderr(fmt::format("mscclpp: cannot open MSCCLPP_LOG_FILE \"{}\": {}; logging to stderr\n", path,

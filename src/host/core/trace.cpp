@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/trace.hpp"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -16,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.hpp"
+#include "base/process_file.hpp"
 #include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
@@ -82,10 +81,7 @@ bool const byEnvironment = [] {
   auto const file = processVariable("MSCCLPP_TRACE");
   if (!file || file->empty()) return false;
   auto& recorder = Recorder::instance();
-  recorder.file = *file;
-  if (auto const at = recorder.file.find("%p"); at != std::string::npos) {
-    recorder.file.replace(at, 2, std::to_string(::getpid()));
-  }
+  recorder.file = ofThisProcess(*file);
   Trace::start();
   std::atexit([] {
     try {
