@@ -71,3 +71,15 @@ TEST_CASE("results are pushed") {
   explored<Reduce<TwoShotPush, Stage, Sum>, BFloat16>(shifted);
   explored<Reduce<TwoShotPush, Stage, Sum>, float>(alone, 1);
 }
+
+TEST_CASE("broadcast and reduce in two exchanges") {
+  explored<Broadcast<TwoShotRooted, Stage>, std::uint32_t>(rounds);
+  explored<Broadcast<TwoShotRooted, Lines>, BFloat16>(shifted);
+  explored<Broadcast<TwoShotRooted, Fours, 3>, std::uint32_t>(rounds);
+  explored<Broadcast<TwoShotRooted, Lines>, std::uint8_t>(alone, 1);
+  explored<Reduce<TwoShotRooted, Stage, Sum>, float>(rounds);
+  explored<Reduce<TwoShotRooted, Lines, Sum>, BFloat16>(shifted);
+  explored<Reduce<TwoShotRooted, Fours, Sum, 3>, float>(rounds);
+  explored<Reduce<TwoShotRooted, Lines, Sum>, float>(alone, 1);
+  checkEpilogueIndices<Reduce<TwoShotRooted, Fours, Sum>, Reduce<TwoShotRooted, Lines, Sum>>();
+}
