@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mscclpp/algorithms/collective/hierarchical_alltoall.hpp"
+#include "mscclpp/algorithms/collective/hierarchical_rooted.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"
@@ -61,6 +62,25 @@ struct ReduceScatterKernel {
 struct BroadcastKernel {
   MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t bytes, int root) const {
     hierarchicalBroadcast(h, thisGrid(), bytes, root);
+  }
+};
+
+struct GatherToRootKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t bytes, int root) const {
+    hierarchicalGather(h, thisGrid(), bytes, root);
+  }
+};
+
+struct ScatterKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t bytes, int root) const {
+    hierarchicalScatter(h, thisGrid(), bytes, root);
+  }
+};
+
+struct ReduceToRootKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, int root,
+                                 std::uint64_t messageBytes) const {
+    hierarchicalReduce<std::int32_t, Sum>(h, thisGrid(), count, root, messageBytes);
   }
 };
 
@@ -232,6 +252,72 @@ TEST_CASE("broadcast: everybody has the root's data") {
         std::vector<std::uint8_t> result(bytes + 1);
         copyToHost(rank.device, std::span(result), data);
         CHECK(result == expected);
+        rank.communicator.bootstrap()->barrier();
+      }
+    });
+  }
+}
+
+TEST_CASE("reduce: the root has the sum, everybody else what it had") {
+  for (std::size_t const count : {1, 7, 4099}) {
+    CAPTURE(count);
+    forEachShape(everyShape, [&](Rank& rank, Shape const&) {
+      HierarchicalTeam const team(rank.communicator, {.blocks = 2, .bytes = count * sizeof(std::int32_t)});
+      auto* const data = reinterpret_cast<std::int32_t*>(team.data());
+      for (int call = 0; call < 2 * rank.size; ++call) {
+        int const root = call / 2;
+        std::vector<std::int32_t> own(count), sum(count, 0);
+        for (std::size_t i = 0; i < count; ++i) {
+          auto const valueOf = [&](int r) { return r * 1000 + call + static_cast<std::int32_t>(i % 97); };
+          own[i] = valueOf(rank.rank);
+          for (int r = 0; r < rank.size; ++r) sum[i] += valueOf(r);
+        }
+        copyToDevice(rank.device, data, std::span<std::int32_t const>(own));
+        rank.meet();
+        // In two exchanges where there are three nodes, then in one.
+        launch(rank.stream, {.blocks = root % 2 == 0 ? 2u : 1u, .threads = 64}, ReduceToRootKernel{},
+               team.deviceHandle(), count, root, call % 2 == 0 ? std::uint64_t{0} : usualMessageBytes);
+        rank.synchronize();
+        std::vector<std::int32_t> result(count);
+        copyToHost(rank.device, std::span(result), data);
+        CHECK(result == (rank.rank == root ? sum : own));
+        rank.communicator.bootstrap()->barrier();
+      }
+    });
+  }
+}
+
+TEST_CASE("gather and scatter: parts to the root, and from it") {
+  for (std::size_t const bytes : {1, 100, 4099}) {
+    CAPTURE(bytes);
+    forEachShape(everyShape, [&](Rank& rank, Shape const&) {
+      auto const size = static_cast<std::size_t>(rank.size), self = static_cast<std::size_t>(rank.rank);
+      HierarchicalTeam const team(rank.communicator, {.blocks = 3, .bytes = bytes * size});
+      auto* const data = reinterpret_cast<std::uint8_t*>(team.data());
+      auto const partOf = [&](std::uint64_t call, int r) { return randomInput<std::uint8_t>(call, r, bytes); };
+      for (int root = 0; root < rank.size; ++root) {
+        LaunchShape const shape{.blocks = root % 2 == 0 ? 3u : 1u, .threads = 64};
+        auto const call = static_cast<std::uint64_t>(2 * root);
+        std::vector<std::uint8_t> all, result(bytes * size), toAll;
+        for (int r = 0; r < rank.size; ++r) {
+          append(all, partOf(call, r));
+          append(toAll, partOf(call + 1, r));
+        }
+        auto const mine = partOf(call, rank.rank);
+        copyToDevice(rank.device, data + self * bytes, std::span(mine));
+        rank.meet();
+        launch(rank.stream, shape, GatherToRootKernel{}, team.deviceHandle(), bytes, root);
+        rank.synchronize();
+        copyToHost(rank.device, std::span(result), data);
+        if (rank.rank == root) CHECK(result == all);
+        rank.communicator.bootstrap()->barrier();
+        if (rank.rank == root) copyToDevice(rank.device, data, std::span<std::uint8_t const>(toAll));
+        rank.meet();
+        launch(rank.stream, shape, ScatterKernel{}, team.deviceHandle(), bytes, root);
+        rank.synchronize();
+        std::vector<std::uint8_t> part(bytes);
+        copyToHost(rank.device, std::span(part), data + self * bytes);
+        CHECK(part == partOf(call + 1, rank.rank));
         rank.communicator.bootstrap()->barrier();
       }
     });

@@ -7,6 +7,7 @@
 #include "explored.hpp"
 #include "mscclpp/algorithms/collective/hierarchical.hpp"
 #include "mscclpp/algorithms/collective/hierarchical_alltoall.hpp"
+#include "mscclpp/algorithms/collective/hierarchical_rooted.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 #include "support/reference.hpp"
 
@@ -25,6 +26,62 @@ struct ReduceKernel {
     hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count, messageBytes);
   }
 };
+
+// Calls one behind the other: sums to each root, in two exchanges where there are three nodes and in one; then parts to
+// each root and back, each time over what was there before.
+struct RootedKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, unsigned* wrong) const {
+    DeviceTeam const local(h.local);
+    auto const grid = thisGrid();
+    auto* const data = reinterpret_cast<std::uint32_t*>(h.data.bases[h.local.rank]);
+    auto const ranks = static_cast<std::uint32_t>(h.size()), own = static_cast<std::uint32_t>(h.rank());
+    auto const expect = [&](std::uint32_t found, std::uint32_t value) {
+      if (found != value) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+    };
+    for (std::uint32_t root = 0; root < ranks; ++root) {
+      bool const isRoot = own == root;
+      for (std::uint32_t again = 0; again < 2; ++again) {
+        auto const base = root * 10 + again;
+        for (auto i = grid.rank(); i < count; i += grid.size()) data[i] = base + own + i % 7;
+        gridBarrier(local, grid);
+        hierarchicalReduce<std::uint32_t, Sum>(h, grid, count, static_cast<int>(root),
+                                               again == 0 ? 0 : usualMessageBytes);
+        gridBarrier(local, grid);
+        for (auto i = grid.rank(); i < count; i += grid.size()) {
+          expect(data[i], isRoot ? ranks * (base + i % 7) + ranks * (ranks - 1) / 2 : base + own + i % 7);
+        }
+        gridBarrier(local, grid);
+      }
+      for (auto i = grid.rank(); i < count; i += grid.size()) data[own * count + i] = root * 1000 + own * 100 + i;
+      gridBarrier(local, grid);
+      hierarchicalGather(h, grid, count * sizeof *data, static_cast<int>(root));
+      gridBarrier(local, grid);
+      for (auto i = grid.rank(); isRoot && i < ranks * count; i += grid.size()) {
+        expect(data[i], root * 1000 + static_cast<std::uint32_t>(i / count * 100 + i % count));
+        data[i] += 5000;
+      }
+      gridBarrier(local, grid);
+      hierarchicalScatter(h, grid, count * sizeof *data, static_cast<int>(root));
+      gridBarrier(local, grid);
+      for (auto i = grid.rank(); i < count; i += grid.size()) {
+        expect(data[own * count + i], 5000 + root * 1000 + own * 100 + i);
+      }
+      gridBarrier(local, grid);
+    }
+  }
+};
+
+void rooted(Rank& rank, std::uint64_t count, unsigned blocks) {
+  HierarchicalTeam const team(
+      rank.communicator,
+      {.blocks = blocks, .bytes = (count * sizeof(std::uint32_t) + 16) * static_cast<unsigned>(rank.size)});
+  GpuBuffer<unsigned> const wrong(rank.device, 1);
+  wrong.fill(0);
+  launch(rank.stream, {.blocks = blocks, .threads = 32}, RootedKernel{}, team.deviceHandle(), count, wrong.data());
+  rank.synchronize();
+  bool const right = copyToHost(wrong)[0] == 0;
+  CHECK(right);
+}
 
 // One block: calls one behind the other, each with new data where the last one's were.
 struct AgainKernel {
@@ -301,6 +358,12 @@ TEST_CASE("reduce-scatter, and broadcast from each root") {
   onNodes(2, 2, [](Rank& rank) { scatterAndSpread(rank, 41, 2); });
   onNodes(3, 1, [](Rank& rank) { scatterAndSpread(rank, 5, 1); });
   onNodes(1, 3, [](Rank& rank) { scatterAndSpread(rank, 30, 2); });
+}
+
+TEST_CASE("reduce, gather and scatter, of each root") {
+  onNodes(2, 2, [](Rank& rank) { rooted(rank, 41, 2); });
+  onNodes(3, 1, [](Rank& rank) { rooted(rank, 9, 1); });
+  onNodes(1, 3, [](Rank& rank) { rooted(rank, 30, 2); });
 }
 
 TEST_CASE("the library's collectives, in rounds") {

@@ -4,9 +4,8 @@
 // memory, between nodes those at the same place of each node send by port channels, with a HierarchicalTeam for each
 // stream. Buffers need not be registered: what is sent goes through the team's data, in rounds.
 //
-// Bytes that leave a node's rank over the network: all-gather, broadcast and all-to-all what others lack; all-reduce
-// and reduce-scatter sums of the node. Reduce is an all-reduce and gather an all-gather of which only the root keeps
-// the result, scatter a broadcast of which each rank keeps its part.
+// Bytes that leave a node's rank over the network: moves send what others lack, once; reductions sums of the node. What
+// only the root has, or gets, goes from or to its node alone.
 #pragma once
 
 #include <memory>

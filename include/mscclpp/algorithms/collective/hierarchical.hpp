@@ -5,6 +5,7 @@
 //
 //   hierarchicalAllGather(h, blocks, bytes)       part r of the data is rank r's; the own part lies there already
 //   hierarchicalAllReduce<T, Op>(h, blocks, n)    the first n elements of the data, in place
+//   hierarchicalReduce<T, Op>(h, blocks, n, root) the same into the root's data only; those of others stay
 //   hierarchicalReduceScatter<T, Op>(h, blocks, View{y, n})
 //                                                 part r of all ranks' data is added up into rank r's `y`; parts begin
 //                                                 at multiples of hierarchicalPartBytes<T>(n)
@@ -14,7 +15,9 @@
 // All-gather and broadcast send each byte once to each other node, reduce-scatter what a node has summed up for its
 // ranks. So does all-reduce with what each node has summed up, one message long, while that is little; else each node
 // reduces one piece and sends the result to all, two messages long, but only about two bytes for each byte of the data
-// however many nodes there are. The results are the same.
+// however many nodes there are. The results are the same. Reduce goes the same ways, but only to the root's node what
+// is for the root: a byte of each other node's for each byte of the data, and in two messages no more than about two
+// into the root's.
 //
 // `blocks` is the whole grid, which must fit the device at once; all its threads call. Every rank calls with the same
 // arguments. A round of the node's team. The nodes' sums are rounded to T before they are combined, in the order of the
@@ -41,6 +44,11 @@ struct ByteRange {
   std::uint64_t bytes;
 };
 
+struct NodeAndRail {
+  int node;
+  int rail;
+};
+
 // Kernels take it by value and pass it on by reference, as a DeviceTeam.
 struct DeviceHierarchy : layout::HierarchyHandle {
   DeviceHierarchy() = default;
@@ -50,13 +58,29 @@ struct DeviceHierarchy : layout::HierarchyHandle {
   MSCCLPP_DEVICE int size() const { return nodes * local.size; }
   MSCCLPP_DEVICE int rankOf(int ofNode, int rail) const { return ranks[ofNode * local.size + rail]; }
   MSCCLPP_DEVICE int rank() const { return rankOf(node, local.rank); }
+  MSCCLPP_DEVICE NodeAndRail placeOf(int root) const {
+    require(root >= 0 && root < size(), local.watch, root, std::uint64_t(layout::Misuse::root),
+            static_cast<std::uint64_t>(size()), static_cast<std::uint64_t>(root));
+    int place = 0;
+    while (ranks[place] != root) ++place;
+    return {place / local.size, place % local.size};
+  }
+  // To the same rail of another node, from data to data.
+  MSCCLPP_DEVICE PortChannelDeviceHandle gatherChannel(int other) const {
+    return gather[other < node ? other : other - 1];
+  }
 
-  // Called by one block of each rank: the same rail of every other node has come as far, and may be written to.
+  // Called by one block of each rank, as all that follow: to the same rail of every other node.
   template <SyncGroup G>
-  MSCCLPP_DEVICE void meetRail(G const& group) const {
+  MSCCLPP_DEVICE void signalRail(G const& group) const {
     if (group.rank() == 0) {
       for (int i = 0; i < nodes - 1; ++i) PortChannelDeviceHandle(gather[i]).signal();
     }
+  }
+  // The same rail of every other node has come as far, and may be written to.
+  template <SyncGroup G>
+  MSCCLPP_DEVICE void meetRail(G const& group) const {
+    signalRail(group);
     awaitRail(group);
   }
   // One signal of each of them.
@@ -199,9 +223,12 @@ struct NodeSums {
 
 }  // namespace impl
 
+// In a root's place: everybody gets the result.
+inline constexpr int everyRank = -1;
+
 template <Number T, class Op, BlockSet B>
-MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count,
-                                          std::uint64_t messageBytes = usualMessageBytes) {
+MSCCLPP_DEVICE void hierarchicalReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count, int root,
+                                       std::uint64_t messageBytes = usualMessageBytes) {
   using Sums = impl::NodeSums<ReductionFor<T, void, Op, 0>, B>;
   constexpr auto step = Sums::step;
   DeviceTeam const local(h.local);
@@ -220,31 +247,41 @@ MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blo
     auto const begin = minimum<std::uint64_t>(largest * static_cast<unsigned>(node), bytes);
     return ByteRange{begin, minimum<std::uint64_t>(largest, bytes - begin)};
   };
+  bool const all = root == everyRank;
+  auto const place = all ? NodeAndRail{} : h.placeOf(root);
+  auto const gets = [&](int node) { return all || node == place.node; };
   auto const toNode = [&](std::uint64_t at, Payload<4> const& result) {
     for (int rank = 0; rank < local.size; ++rank) {
-      *reinterpret_cast<Payload<4>*>(h.data.bases[rank] + first + at) = result;
+      if (all || rank == place.rail) *reinterpret_cast<Payload<4>*>(h.data.bases[rank] + first + at) = result;
     }
   };
   ByteRange const whole{0, bytes};
+  auto const toWhoGets = [&](int node, ByteRange const& range) { return gets(node) ? range : ByteRange{}; };
   DirectRound<B> const round(local, blocks);
   if (sums.leads()) h.meetRail(blocks.block());
   sums.addUpNode(whole, first);
-  sums.exchange([&](int node) { return twice ? pieceOf(node) : whole; });
-  sums.forEach(twice ? pieceOf(h.node) : whole, [&](std::uint64_t at) {
+  sums.exchange([&](int node) { return twice ? pieceOf(node) : toWhoGets(node, whole); });
+  sums.forEach(twice ? pieceOf(h.node) : toWhoGets(h.node, whole), [&](std::uint64_t at) {
     auto const result = sums.sumOfAll(at);
     // In place of what this node has summed up: nobody else writes there, nor has asked for that piece.
     if (twice) *sums.slot(h.node, at) = result;
-    toNode(at, result);
+    if (gets(h.node)) toNode(at, result);
   });
   if (twice) {
-    sums.exchange([&](int) { return pieceOf(h.node); });
+    sums.exchange([&](int node) { return toWhoGets(node, pieceOf(h.node)); });
     for (int node = 0; node < h.nodes; ++node) {
       if (node == h.node) continue;
-      sums.forEach(pieceOf(node), [&](std::uint64_t at) { toNode(at, *sums.slot(node, at)); });
+      sums.forEach(toWhoGets(h.node, pieceOf(node)), [&](std::uint64_t at) { toNode(at, *sums.slot(node, at)); });
     }
   }
   round.finish();
   if (sums.leads()) h.flushRail(blocks.block());
+}
+
+template <Number T, class Op, BlockSet B>
+MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count,
+                                          std::uint64_t messageBytes = usualMessageBytes) {
+  hierarchicalReduce<T, Op>(h, blocks, count, everyRank, messageBytes);
 }
 
 // Bytes from one part to the next of a reduce-scatter of so many elements each.
@@ -284,11 +321,7 @@ template <BlockSet B>
 MSCCLPP_DEVICE void hierarchicalBroadcast(DeviceHierarchy const& h, B const& blocks, std::uint64_t bytes, int root) {
   DeviceTeam const local(h.local);
   require(bytes <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, bytes);
-  require(root >= 0 && root < h.size(), local.watch, root, std::uint64_t(layout::Misuse::root),
-          static_cast<std::uint64_t>(h.size()), static_cast<std::uint64_t>(root));
-  int place = 0;
-  while (h.ranks[place] != root) ++place;
-  int const node = place / local.size, rail = place % local.size;
+  auto const [node, rail] = h.placeOf(root);
   // A rail carries one shard to all nodes.
   constexpr std::uint64_t step = sizeof(Payload<4>);
   auto const shard = ceilDiv<std::uint64_t>(bytes, step * static_cast<unsigned>(local.size)) * step;
@@ -306,7 +339,7 @@ MSCCLPP_DEVICE void hierarchicalBroadcast(DeviceHierarchy const& h, B const& blo
     if (leads) h.putToRail(blocks.block(), h.gather, first, mine);
   } else {
     if (leads && blocks.block().rank() == 0) {
-      PortChannelDeviceHandle const channel(h.gather[node < h.node ? node : node - 1]);
+      auto const channel = h.gatherChannel(node);
       channel.signal();
       channel.wait();
     }

@@ -11,6 +11,7 @@
 #include "collectives/kernels/two_level_kernels.hpp"
 #include "mscclpp/algorithms/collective/hierarchical.hpp"
 #include "mscclpp/algorithms/collective/hierarchical_alltoall.hpp"
+#include "mscclpp/algorithms/collective/hierarchical_rooted.hpp"
 
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
@@ -84,7 +85,7 @@ struct TwoLevelMoveKernel {
                 copy(grid, r.data() + to * bytes, r.in() + to * part + first, bytes);
               }
             },
-            [&](std::uint64_t bytes) { hierarchicalBroadcast(h, grid, bytes * r.ranks(), call.root); },
+            [&](std::uint64_t bytes) { hierarchicalScatter(h, grid, bytes, call.root); },
             [&](std::uint64_t first, std::uint64_t bytes) {
               copy(grid, r.out() + first, r.data() + r.self() * bytes, bytes);
             });
@@ -98,13 +99,19 @@ struct TwoLevelMoveKernel {
       }
       case Collective::barrier:
         return hierarchicalAllGather(h, grid, 0);
-      default:  // allGather, and gather, where only the root has an output
+      default:  // allGather, gather
         return r.run(
             part, r.room(r.ranks()),
             [&](std::uint64_t first, std::uint64_t bytes) {
               copy(grid, r.data() + r.self() * bytes, r.in() + first, bytes);
             },
-            [&](std::uint64_t bytes) { hierarchicalAllGather(h, grid, bytes); },
+            [&](std::uint64_t bytes) {
+              if (call.collective == Collective::gather) {
+                hierarchicalGather(h, grid, bytes, call.root);
+              } else {
+                hierarchicalAllGather(h, grid, bytes);
+              }
+            },
             [&](std::uint64_t first, std::uint64_t bytes) {
               for (std::uint64_t from = 0; from < r.ranks(); ++from) {
                 copy(grid, r.out() + from * part + first, r.data() + from * bytes, bytes);
@@ -145,7 +152,10 @@ struct TwoLevelReduceKernel {
         [&](std::uint64_t first, std::uint64_t count) {
           copy(grid, r.data(), reinterpret_cast<std::byte const*>(in + first), count * sizeof(T));
         },
-        [&](std::uint64_t count) { hierarchicalAllReduce<T, BlocksOperation>(h, grid, count); },
+        [&](std::uint64_t count) {
+          hierarchicalReduce<T, BlocksOperation>(h, grid, count,
+                                                 call.collective == Collective::reduce ? call.root : everyRank);
+        },
         [&](std::uint64_t first, std::uint64_t count) {
           copy(grid, reinterpret_cast<std::byte*>(out + first), r.data(), count * sizeof(T));
         });

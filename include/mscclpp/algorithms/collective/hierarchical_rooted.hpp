@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Gather and scatter in two levels. Part r of a team's data is rank r's:
+//
+//   hierarchicalGather(h, blocks, bytes, root)    every rank's own part, into the root's data
+//   hierarchicalScatter(h, blocks, bytes, root)   the parts of the root's data, each into its rank's
+//
+// A part crosses the network once, between the root's node and its own, on its rail; nothing goes between other nodes.
+// In the root's node parts pass through the data of the rank of that rail. What else lies in the data of ranks other
+// than the root is undefined afterwards.
+//
+// `blocks` is the whole grid, which must fit the device at once; all its threads call, on every rank with the same
+// arguments. A round of the node's team.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/algorithms/collective/hierarchical.hpp"
+
+namespace mscclpp {
+inline namespace MSCCLPP_BACKEND {
+
+template <BlockSet B>
+MSCCLPP_DEVICE void hierarchicalGather(DeviceHierarchy const& h, B const& blocks, std::uint64_t bytes, int root) {
+  DeviceTeam const local(h.local);
+  auto const end = rangeEnd(0, bytes, static_cast<std::uint64_t>(h.size()));
+  require(end <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, end);
+  auto const place = h.placeOf(root);
+  bool const leads = blocks.blockRank() == 0;
+  auto const offsetOf = [&](int node) { return static_cast<std::uint64_t>(h.rankOf(node, local.rank)) * bytes; };
+  auto const toRoot = [&](std::uint64_t offset) {
+    if (local.rank == place.rail) return;
+    copy(blocks, h.data.bases[place.rail] + offset, h.data.bases[local.rank] + offset, bytes);
+  };
+  DirectRound<B> const round(local, blocks);
+  if (h.node == place.node) {
+    if (leads) h.signalRail(blocks.block());  // may write here
+    toRoot(offsetOf(h.node));
+    if (leads) h.awaitRail(blocks.block());
+    gridBarrier(local, blocks);
+    for (int node = 0; node < h.nodes; ++node) {
+      if (node != h.node) toRoot(offsetOf(node));
+    }
+  } else if (leads && blocks.block().rank() == 0) {
+    auto const channel = h.gatherChannel(place.node);
+    channel.wait();
+    channel.putWithSignal(offsetOf(h.node), bytes);
+  }
+  round.finish();
+  if (leads) h.flushRail(blocks.block());
+}
+
+template <BlockSet B>
+MSCCLPP_DEVICE void hierarchicalScatter(DeviceHierarchy const& h, B const& blocks, std::uint64_t bytes, int root) {
+  DeviceTeam const local(h.local);
+  auto const end = rangeEnd(0, bytes, static_cast<std::uint64_t>(h.size()));
+  require(end <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, end);
+  auto const place = h.placeOf(root);
+  bool const leads = blocks.blockRank() == 0;
+  auto const offsetOf = [&](int node) { return static_cast<std::uint64_t>(h.rankOf(node, local.rank)) * bytes; };
+  DirectRound<B> const round(local, blocks);
+  if (h.node == place.node) {
+    for (int node = 0; local.rank != place.rail && node < h.nodes; ++node) {
+      auto const offset = offsetOf(node);
+      copy(blocks, h.data.bases[local.rank] + offset, h.data.bases[place.rail] + offset, bytes);
+    }
+    if (leads) h.awaitRail(blocks.block());  // which may be written to
+    gridBarrier(local, blocks);
+    if (leads) {
+      h.putRangesToRail(blocks.block(), h.gather, [&](int node) { return ByteRange{offsetOf(node), bytes}; });
+    }
+  } else {
+    if (leads && blocks.block().rank() == 0) {
+      auto const channel = h.gatherChannel(place.node);
+      channel.signal();
+      channel.wait();
+    }
+    gridBarrier(local, blocks);
+  }
+  round.finish();
+  if (leads) h.flushRail(blocks.block());
+}
+
+}  // namespace MSCCLPP_BACKEND
+}  // namespace mscclpp
