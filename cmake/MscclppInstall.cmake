@@ -18,7 +18,7 @@ if(MSCCLPP_HAS_CHECK)
 endif()
 # Commands find shared libraries of the same installation, wherever it was moved.
 file(RELATIVE_PATH mscclpp_library_path "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
-foreach(command IN ITEMS mscclpp-check mscclpp-doctor mscclpp-plan)
+foreach(command IN ITEMS mscclpp-check mscclpp-doctor mscclpp-plan mscclpp-tune)
   if(TARGET ${command})
     list(APPEND mscclpp_targets ${command})
     set_target_properties(${command} PROPERTIES INSTALL_RPATH "$ORIGIN/${mscclpp_library_path}")
