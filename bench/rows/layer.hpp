@@ -45,13 +45,15 @@ struct Operands {
   }
   MSCCLPP_DEVICE View<bf16 const> weights() const { return {gamma, hidden}; }
   MSCCLPP_DEVICE std::size_t scalesOfRow() const { return ceilDiv<std::size_t>(hidden, scaleColumns); }
+  MSCCLPP_DEVICE float shareOfColumn() const { return 1 / static_cast<float>(hidden); }
 };
 
+// `share`: of a column in a row's mean; a division takes long where it is waited for.
 template <class R, class Old, class Weights>
-MSCCLPP_DEVICE void addNorm(R& row, Old const& old, Weights const& weights, MatrixView<bf16> const& kept) {
+MSCCLPP_DEVICE void addNorm(R& row, float share, Old const& old, Weights const& weights, MatrixView<bf16> const& kept) {
   row.map([](float v, float before) { return v + before; }, old);
   row.store(kept);
-  float const mean = row.sum([](float v) { return v * v; }) / static_cast<float>(row.columns());
+  float const mean = row.sum([](float v) { return v * v; }) * share;
   float const norm = 1 / std::sqrt(mean + 1e-6f);
   row.map([=](float v, float weight) { return v * norm * weight; }, weights);
 }
@@ -59,9 +61,9 @@ MSCCLPP_DEVICE void addNorm(R& row, Old const& old, Weights const& weights, Matr
 // Q: as what rows come out; void: as their sums, without residual and norm. A row is with a cluster, so that few rows
 // have many multiprocessors, and each thread but one payload: more of them cost latency, and in the registers of one
 // block there is no room for 8192 columns.
-template <RowSchedule Schedule, class Q>
+template <RowSchedule Schedule, class Q, int Ranks = 0>
 struct FusedKernel {
-  using Rows = AllReduceRows<Schedule, PacketTransport<LL128>, Sum, 0, ClusterPerRow>;
+  using Rows = AllReduceRows<Schedule, PacketTransport<LL128>, Sum, Ranks, ClusterPerRow>;
   static constexpr unsigned maxThreads = 256;
 
   MSCCLPP_DEVICE void operator()(Operands const& o, DeviceTeam const& team, layout::WindowHandle const& values,
@@ -71,8 +73,9 @@ struct FusedKernel {
       Rows{team}(thisGrid(), o.matrix(o.x), [&](auto& row) { row.store(o.matrix(o.sums)); });
       return;
     }
+    auto const share = o.shareOfColumn();
     auto const work = [&](auto& row, auto const& old, auto const& weights) {
-      addNorm(row, old, weights, o.matrix(o.kept));
+      addNorm(row, share, old, weights, o.matrix(o.kept));
       if constexpr (std::same_as<Q, bf16>) {
         row.store(o.matrix(o.y));
       } else if constexpr (!std::is_void_v<Q>) {
@@ -95,6 +98,7 @@ struct NormKernel {
     Threads threads(thisGrid(), team.watch);
     allowNextKernel();
     waitForPreviousKernel();
+    auto const share = o.shareOfColumn();
     for (std::size_t index = threads.row(); index < o.tokens; index += threads.rows()) {
       Row<Slots, bf16, float, Slots::unroll, Threads> row(team, threads, index, o.hidden, 1);
       auto const sums = row.fetch(o.matrix(o.sums));
@@ -102,7 +106,7 @@ struct NormKernel {
       auto const weights = row.fetch(o.weights());
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < Slots::unroll; ++i) row.values(i) = convert<float>(sums.values[i]);
-      addNorm(row, old, weights, o.matrix(o.kept));
+      addNorm(row, share, old, weights, o.matrix(o.kept));
       if constexpr (std::same_as<Q, bf16>) {
         row.store(o.matrix(o.y));
       } else {
@@ -155,12 +159,25 @@ class Layer {
           team_(layer.communicator_, Kernel::Rows::requirement(static_cast<std::uint32_t>(layer.communicator_.size()),
                                                                shape_.blocks, shape_.threads)) {}
     LaunchShape const& shape() const { return shape_; }
+    // By a kernel for just as many ranks, where there is one: it loads what all have sent at once.
     void operator()() const {
-      launch(layer_.stream_, shape_, Kernel{}, layer_.operands(), team_.deviceHandle(),
-             layer_.valuesOfAll_.deviceHandle(), layer_.scalesOfAll_.deviceHandle());
+      switch (layer_.communicator_.size()) {
+        case 2:
+          return start<2>();
+        case 4:
+          return start<4>();
+        default:
+          return start<0>();
+      }
     }
 
    private:
+    template <int Ranks>
+    void start() const {
+      launch(layer_.stream_, shape_, FusedKernel<Schedule, Q, Ranks>{}, layer_.operands(), team_.deviceHandle(),
+             layer_.valuesOfAll_.deviceHandle(), layer_.scalesOfAll_.deviceHandle());
+    }
+
     using Kernel = FusedKernel<Schedule, Q>;
     Layer const& layer_;
     LaunchShape shape_;

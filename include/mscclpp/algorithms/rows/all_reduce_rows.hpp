@@ -108,7 +108,6 @@ class RowExchange {
       if (last) break;
       session_.endRound();
     }
-    threads_.leave();
     // The peers' rows have come when they say that they are done.
     if constexpr (signalsApart) {
       session_.publish(2);
@@ -185,6 +184,7 @@ class RowExchange {
       }
     }
     // While the peers' are on their way.
+    if (round == 0) threads_.meet();
     auto const finish = [&](auto const&... fetched) {
       if (last) session_.commit();
       session_.exchange(0);

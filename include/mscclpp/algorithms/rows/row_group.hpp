@@ -35,7 +35,8 @@ struct RowPartials {
 
 // The partial results of all warps of a cluster, in each of its blocks.
 struct ClusterPartials {
-  FlaggedWords<2> perWarp[2][maxClusterBlocks * 32];
+  static constexpr unsigned ofSet = maxClusterBlocks * 32;
+  FlaggedWords<2> perWarp[2 * ofSet];  // two sets, in turn
 };
 
 // What blocks, or the threads of one with several payloads each, tell each other of values that lie across both: from
@@ -89,7 +90,7 @@ MSCCLPP_DEVICE void requireWholeRows(layout::Watch* watch, unsigned threads, uns
 // there are. blockRank(), blockRow(): the same of the first thread of this block. reduce() takes what `op` changes
 // nothing with. syncBlock() meets those of the row's threads that are in this block. mailOf(rank) is in the block of
 // that thread of the row; nextMail() is the flag of what all of the row put there next, behind a syncBlock().
-// leave() comes behind the last row, by all threads that had one or none.
+// meet() comes once, ahead of the others, by all threads: while the first packets are on their way.
 template <class T>
 concept RowThreads = requires(T threads) {
   { threads.rank() } -> std::same_as<unsigned>;
@@ -102,7 +103,7 @@ concept RowThreads = requires(T threads) {
   threads.syncBlock();
   { threads.mailOf(0u) } -> std::same_as<impl::RowMail*>;
   { threads.nextMail() } -> std::same_as<std::uint32_t>;
-  threads.leave();
+  threads.meet();
 };
 
 template <unsigned Warps>
@@ -146,7 +147,7 @@ struct WarpsPerRow {
       if (mails_ == 0) impl::clearWords(mail_.warps[inBlock() * Warps], rank(), size());
       return ++mails_;
     }
-    MSCCLPP_DEVICE void leave() const {}
+    MSCCLPP_DEVICE void meet() const {}
 
    private:
     MSCCLPP_DEVICE unsigned inBlock() const { return arch::threadIndex() / (rowThreads); }
@@ -196,7 +197,7 @@ struct BlockPerRow {
       if (mails_ == 0) impl::clearWords(mail_.warps[0], rank(), size());
       return ++mails_;
     }
-    MSCCLPP_DEVICE void leave() const {}
+    MSCCLPP_DEVICE void meet() const {}
 
    private:
     impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
@@ -225,7 +226,7 @@ struct ClusterPerRow {
       // Of what there is room for, what this row uses: each store more is one ahead of its packets.
       impl::clearWords(mail_.warps[0], arch::threadIndex(), arch::blockThreads());
       for (auto i = arch::threadIndex(); i < 2 * warps(); i += arch::blockThreads()) {
-        impl::clearWords(partials_.perWarp[i % 2][i / 2], 0, 1);
+        impl::clearWords(partials_.perWarp[i % 2 * impl::ClusterPartials::ofSet + i / 2], 0, 1);
       }
       arch::arriveAtCluster();
     }
@@ -240,41 +241,36 @@ struct ClusterPerRow {
     template <class T, class Op>
     MSCCLPP_DEVICE T reduce(T value, T const& neutral, Op const& op) {
       value = mscclpp::reduce(thisWarp(), value, op);
-      awaitOthers();
       auto const flag = ++reductions_;
-      auto const lane = arch::threadIndex() % arch::warpSize;
-      if (lane < arch::clusterBlocks()) {
-        putFlagged(arch::ofClusterBlock(partials_, lane)->perWarp[flag % 2][rank() / arch::warpSize], value, flag);
-      }
-      return impl::reducePartials(warps(), neutral, op, [&](unsigned i) {
-        return awaitFlagged<T>(partials_.perWarp[flag % 2][i], flag, watch_);
-      });
+      auto const set = flag % 2 * impl::ClusterPartials::ofSet;
+      if (theirs_ != nullptr) putFlagged(theirs_[set], value, flag);
+      return impl::reducePartials(
+          warps(), neutral, op, [&](unsigned i) { return awaitFlagged<T>(partials_.perWarp[set + i], flag, watch_); });
     }
     MSCCLPP_DEVICE void syncBlock() const { syncWhole(thisBlock()); }
     MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned rank) const {
       return arch::ofClusterBlock(mail_, rank / arch::blockThreads());
     }
-    MSCCLPP_DEVICE std::uint32_t nextMail() {
-      awaitOthers();
-      return ++mails_;
+    MSCCLPP_DEVICE std::uint32_t nextMail() { return ++mails_; }
+    // All have cleared their words.
+    MSCCLPP_DEVICE void meet() {
+      arch::awaitCluster();
+      auto const lane = arch::threadIndex() % arch::warpSize;
+      if (lane < arch::clusterBlocks()) {
+        theirs_ = &arch::ofClusterBlock(partials_, lane)->perWarp[rank() / arch::warpSize];
+      }
     }
-    MSCCLPP_DEVICE void leave() { awaitOthers(); }
 
    private:
     MSCCLPP_DEVICE unsigned warps() const { return size() / arch::warpSize; }
-    // Once they have cleared their words, which is while the packets of the first row are on their way.
-    MSCCLPP_DEVICE void awaitOthers() {
-      if (!met_) arch::awaitCluster();
-      met_ = true;
-    }
 
     impl::ClusterPartials& partials_ = arch::blockShared<impl::ClusterPartials, impl::ClusterPartials>();
     impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
+    FlaggedWords<2>* theirs_ = nullptr;  // where this warp's partial results go, by the lane that puts them there
     layout::Watch* watch_;
     B blocks_;
     std::uint32_t reductions_ = 0;
     std::uint32_t mails_ = 0;
-    bool met_ = false;
   };
 };
 

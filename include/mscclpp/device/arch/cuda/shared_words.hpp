@@ -12,13 +12,17 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace arch {
 
-// Relaxed, whole, between the blocks of a cluster; in blockShared() of this block, or as ofClusterBlock() says.
+// Relaxed, whole, between the blocks of a cluster. Stores: in blockShared() of this block, or as ofClusterBlock() says;
+// loads: of this block's.
 MSCCLPP_DEVICE void storeSharedWord(std::uint64_t* address, std::uint64_t value) {
   asm volatile("st.relaxed.gpu.b64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
 }
 MSCCLPP_DEVICE std::uint64_t loadSharedWord(std::uint64_t const* address) {
   std::uint64_t value;
-  asm volatile("ld.relaxed.gpu.b64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+  asm volatile("ld.relaxed.gpu.shared.b64 %0, [%1];"
+               : "=l"(value)
+               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(address)))
+               : "memory");
   return value;
 }
 

@@ -15,7 +15,8 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace arch {
 
-// Relaxed, whole, between the blocks of a cluster; in blockShared() of this block, or as ofClusterBlock() says.
+// Relaxed, whole, between the blocks of a cluster. Stores: in blockShared() of this block, or as ofClusterBlock() says;
+// loads: of this block's.
 MSCCLPP_DEVICE void storeSharedWord(std::uint64_t* address, std::uint64_t value) {
   store<Order::relaxed, Scope::device>(address, value);
 }
