@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One rank of a job over several hosts, with a simulated GPU: every collective from the host, in place and apart,
-// against what must come out. Started by any launcher; ends with 0 where all was well, else prints what was not and
-// ends with 1.
+// One rank of a job over several hosts, with a simulated GPU: every collective from the host against what must come
+// out. Started by any launcher; ends with 0 where all was well, else prints what was not and ends with 1.
+//
+//   mscclpp_test_net_collectives                 in place and apart, of several sizes
+//   mscclpp_test_net_collectives BYTES DEVICE    each once, whose larger buffer has so many bytes; the first rank of a
+//                                                host prints what that network device has sent and received meanwhile
 #include <cstdio>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -87,31 +91,94 @@ class Job {
   std::size_t count_, ranks_, self_;
 };
 
+bool movesData(Collective collective) {
+  return collective != Collective::sendRecv && collective != Collective::barrier;
+}
+
+struct Outcome {
+  std::size_t calls = 0, wrong = 0;
+
+  void add(Collective collective, std::size_t count, std::size_t wrongHere) {
+    ++calls;
+    wrong += wrongHere;
+    if (wrongHere != 0) std::printf("%zu wrong: %s, %zu\n", wrongHere, std::string(nameOf(collective)).c_str(), count);
+  }
+};
+
+Outcome runAll(Communicator const& communicator, AlgorithmCollection const& algorithms) {
+  Outcome outcome;
+  for (std::size_t const count : {1, 1001, 20000}) {
+    Job const job(communicator, count);
+    for (auto const collective : collectives) {
+      if (!movesData(collective)) continue;
+      for (bool const inPlace : {false, true}) {
+        int const root = static_cast<int>(outcome.calls + 1) % communicator.size();
+        outcome.add(collective, count, job.run(algorithms, collective, root, inPlace));
+      }
+    }
+  }
+  return outcome;
+}
+
+// Of a network device, headers included.
+struct Traffic {
+  std::uint64_t sent, received;
+
+  static Traffic of(std::string const& device) { return {read(device, "tx_bytes"), read(device, "rx_bytes")}; }
+
+ private:
+  static std::uint64_t read(std::string const& device, char const* which) {
+    std::ifstream file("/sys/class/net/" + device + "/statistics/" + which);
+    std::uint64_t value = 0;
+    if (!(file >> value)) throw Error(ErrorCode::systemError, "no statistics of " + device);
+    return value;
+  }
+};
+
+Outcome countTraffic(Communicator const& communicator, AlgorithmCollection const& algorithms, std::size_t bytes,
+                     std::string const& device) {
+  auto const& bootstrap = communicator.bootstrap();
+  auto const ranks = static_cast<std::size_t>(communicator.size());
+  // Nobody is at work when it looks.
+  auto const look = [&] {
+    bootstrap->barrier();
+    auto const traffic = Traffic::of(device);
+    bootstrap->barrier();
+    return traffic;
+  };
+  Outcome outcome;
+  for (auto const collective : collectives) {
+    if (!movesData(collective)) continue;
+    auto const& traits = traitsOf(collective);
+    auto const count = bytes / sizeof(T) / std::max(traits.in.partsOf(ranks), traits.out.partsOf(ranks));
+    int const root = communicator.size() - 1;
+    // The first call of all makes the connections.
+    if (outcome.calls == 0) outcome.add(collective, 1, Job(communicator, 1).run(algorithms, collective, root, false));
+    Job const job(communicator, count);
+    auto const before = look();
+    outcome.add(collective, count, job.run(algorithms, collective, root, false));
+    auto const after = look();
+    if (launchFromEnvironment().localRank != 0) continue;
+    std::printf("%s sent %llu received %llu\n", std::string(nameOf(collective)).c_str(),
+                static_cast<unsigned long long>(after.sent - before.sent),
+                static_cast<unsigned long long>(after.received - before.received));
+  }
+  return outcome;
+}
+
 }  // namespace
 
-int main() {
+int main(int count, char** values) {
   try {
     Communicator const communicator(bootstrapFromEnvironment(),
                                     Device{DeviceKind::sim, launchFromEnvironment().localRank});
     auto const algorithms = AlgorithmCollection::defaults();
-    std::size_t wrong = 0, calls = 0;
-    for (std::size_t const count : {1, 1001, 20000}) {
-      Job const job(communicator, count);
-      for (auto const collective : collectives) {
-        if (collective == Collective::sendRecv || collective == Collective::barrier) continue;
-        for (bool const inPlace : {false, true}) {
-          ++calls;
-          int const root = static_cast<int>(calls) % communicator.size();
-          auto const here = job.run(algorithms, collective, root, inPlace);
-          if (here != 0) std::printf("%zu wrong: %s, %zu\n", here, std::string(nameOf(collective)).c_str(), count);
-          wrong += here;
-        }
-      }
-    }
+    auto const outcome = count == 3 ? countTraffic(communicator, algorithms, std::stoul(values[1]), values[2])
+                                    : runAll(communicator, algorithms);
     std::printf("rank %d of %d nodes: %zu calls, %zu wrong\n", communicator.rank(), World::of(communicator).nodes,
-                calls, wrong);
+                outcome.calls, outcome.wrong);
     communicator.bootstrap()->barrier();
-    return wrong == 0 ? 0 : 1;
+    return outcome.wrong == 0 ? 0 : 1;
   } catch (Error const& error) {
     std::fprintf(stderr, "%s: %s\n", std::string(nameOf(error.code())).c_str(), error.what());
     return 1;

@@ -9,6 +9,7 @@
 #include "collectives/kernels/on_machine.hpp"
 #include "collectives/kernels/two_level_kernels.hpp"
 #include "mscclpp/collectives/native_algorithm.hpp"
+#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 
 namespace mscclpp::collectives_impl {
@@ -21,7 +22,12 @@ LaunchShape shapeFor(Device device, std::uint32_t maxBlocks) {
 }
 
 // Of a round. Large ones hide the network's latency; each rank has three to four times as much memory for them.
-std::size_t roundBytes(Device device) { return device.kind == DeviceKind::sim ? 16 << 10 : 4 << 20; }
+std::size_t roundBytes(Device device) {
+  constexpr char const* variable = "MSCCLPP_ROUND_BYTES";
+  auto const set = processVariable(variable).value_or("");
+  if (!set.empty()) return static_cast<std::size_t>(parseInteger(variable, set, 4 << 10, 1 << 30));
+  return device.kind == DeviceKind::sim ? 16 << 10 : 4 << 20;
+}
 
 struct NodesOfStream {
   NodesOfStream(Communicator const& communicator, LaunchShape const& launch)

@@ -44,6 +44,7 @@ struct ByteRange {
   std::uint64_t bytes;
 };
 
+// Where a rank lies.
 struct NodeAndRail {
   int node;
   int rail;
@@ -58,6 +59,7 @@ struct DeviceHierarchy : layout::HierarchyHandle {
   MSCCLPP_DEVICE int size() const { return nodes * local.size; }
   MSCCLPP_DEVICE int rankOf(int ofNode, int rail) const { return ranks[ofNode * local.size + rail]; }
   MSCCLPP_DEVICE int rank() const { return rankOf(node, local.rank); }
+  // Refuses what is no rank.
   MSCCLPP_DEVICE NodeAndRail placeOf(int root) const {
     require(root >= 0 && root < size(), local.watch, root, std::uint64_t(layout::Misuse::root),
             static_cast<std::uint64_t>(size()), static_cast<std::uint64_t>(root));
