@@ -42,16 +42,11 @@ std::vector<Range> ranges(Collective collective, bool wholeLines) {
               {24 * mebi, {"twoshot_push_wide", "twoshot_memory"}},
               {unlimited, {"twoshot_push_wide", "twoshot_memory_wide"}}};
     case Collective::reduceScatter:
-      return {{4 * kibi, {"ll8", "ll128", "ll16"}},
-              {2 * mebi, {"ll128", "ll16"}},
-              {unlimited, {"memory", "ll128"}}};
+      return {{4 * kibi, {"ll8", "ll128", "ll16"}}, {2 * mebi, {"ll128", "ll16"}}, {unlimited, {"memory", "ll128"}}};
     case Collective::reduce:
-      return {{8 * kibi, {"ll8", "ll128", "ll16"}},
-              {256 * kibi, {"ll128", "ll16"}},
-              {mebi, {"pull", "twoshot_ll128", "memory"}},
-              {8 * mebi, {"pull", "twoshot_ll128", "chain"}},
-              {128 * mebi, {"pull", "chain", "memory"}},
-              {unlimited, {"chain", "push", "pull", "memory"}}};
+      return {{8 * kibi, {"ll8", "ll128", "ll16"}},        {256 * kibi, {"ll128", "ll16"}},
+              {mebi, {"pull", "twoshot_ll128", "memory"}}, {8 * mebi, {"pull", "twoshot_ll128", "chain"}},
+              {128 * mebi, {"pull", "chain", "memory"}},   {unlimited, {"chain", "push", "pull", "memory"}}};
     case Collective::broadcast:
       return {{8 * kibi, {"ll8", "ll128", "ll16"}},
               {256 * kibi, {"ll128", "ll16"}},
