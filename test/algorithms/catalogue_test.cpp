@@ -26,7 +26,7 @@ TEST_CASE("names are distinct within a collective, and found again") {
     CHECK(Catalogue::with<Collective::reduce>(C::name, [&]<class D>() { found = D::name; }));
     CHECK(found == C::name);
   });
-  CHECK(seen.size() == 9);
+  CHECK(seen.size() == 11);
   CHECK(!Catalogue::with<Collective::reduce>("oneshot_ll8", [&]<class C>() {}));
 }
 

@@ -24,7 +24,7 @@ enum class Fault { none, race, copyRace, wideAtomic, wildWrite, wildCopy, deepSt
 [[gnu::noinline]] unsigned digDown(unsigned depth) {
   volatile char room[512];
   room[depth % 512] = 1;
-  return depth == 0 ? room[0] : digDown(depth - 1) + room[1];  // <- deepStack
+  return depth == 0 ? room[0] : digDown(depth - 1) + room[1];
 }
 
 struct Square {
