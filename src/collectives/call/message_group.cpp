@@ -12,6 +12,18 @@
 #include "mscclpp/collectives/native_algorithm.hpp"
 
 namespace mscclpp {
+namespace {
+
+std::uint64_t bytesSent(std::vector<layout::Messages> const& rounds, int ranks) {
+  std::uint64_t bytes = 0;
+  for (auto const& round : rounds) {
+    for (int peer = 0; peer < ranks; ++peer) bytes += round.hasSend(peer) ? round.send[peer].bytes : 0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
 MessageGroup::MessageGroup(PointToPoint const& links, Stream const& stream, std::uint32_t maxBlocks)
     : links_(links), stream_(stream), maxBlocks_(maxBlocks) {
   if (stream.device() == links.device()) return;
@@ -87,12 +99,9 @@ void MessageGroup::start(int blocks, int threads) {
          "rank {}: MessageGroup::start with blocks of {} threads; a multiple of {} up to {} is possible", rank, threads,
          kernel->minThreads, kernel->maxThreads);
   }
-  std::uint64_t sent = 0;
-  for (auto const& round : rounds) {
-    for (int peer = 0; peer < links_.size(); ++peer) sent += round.hasSend(peer) ? round.send[peer].bytes : 0;
-  }
-  static auto& record = collectives_impl::recordOf(Collective::sendRecv, "messages");
-  collectives_impl::RecordedCall const recorded(&record, sent);
+  auto* const record =
+      collectives_impl::RecordedCall::on() ? &collectives_impl::recordOf(Collective::sendRecv, "messages") : nullptr;
+  collectives_impl::RecordedCall const recorded(record, record != nullptr ? bytesSent(rounds, links_.size()) : 0);
   auto room = static_cast<std::uint32_t>(links_.device().properties().multiprocessors / links_.ranksPerDevice());
   if (maxBlocks_ != 0) room = std::min(room, maxBlocks_);
   for (auto const& round : rounds) {

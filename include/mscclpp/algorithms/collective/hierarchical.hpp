@@ -79,6 +79,15 @@ struct DeviceHierarchy : layout::HierarchyHandle {
       for (int i = 0; i < nodes - 1; ++i) PortChannelDeviceHandle(gather[i]).signal();
     }
   }
+  // The rail of another node may write here, and has.
+  template <SyncGroup G>
+  MSCCLPP_DEVICE void awaitNode(G const& group, int other) const {
+    if (group.rank() == 0) {
+      auto const channel = gatherChannel(other);
+      channel.signal();
+      channel.wait();
+    }
+  }
   // The same rail of every other node has come as far, and may be written to.
   template <SyncGroup G>
   MSCCLPP_DEVICE void meetRail(G const& group) const {
@@ -340,11 +349,7 @@ MSCCLPP_DEVICE void hierarchicalBroadcast(DeviceHierarchy const& h, B const& blo
     gridBarrier(local, blocks);
     if (leads) h.putToRail(blocks.block(), h.gather, first, mine);
   } else {
-    if (leads && blocks.block().rank() == 0) {
-      auto const channel = h.gatherChannel(node);
-      channel.signal();
-      channel.wait();
-    }
+    if (leads) h.awaitNode(blocks.block(), node);
     gridBarrier(local, blocks);
   }
   for (int distance = 1; distance < local.size; ++distance) {
