@@ -21,10 +21,10 @@ namespace {
 
 enum class Fault { none, race, copyRace, wideAtomic, wildWrite, wildCopy, deepStack, abort, deadLock };
 
-[[gnu::noinline]] unsigned digDown(unsigned depth) {
+[[gnu::noinline]] unsigned digDown(unsigned depth) {  // <- deepEntry
   volatile char room[512];
   room[depth % 512] = 1;
-  return depth == 0 ? room[0] : digDown(depth - 1) + room[1];
+  return depth == 0 ? room[0] : digDown(depth - 1) + room[1];  // <- deepStack
 }
 
 struct Square {

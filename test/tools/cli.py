@@ -341,8 +341,9 @@ class Crashes(unittest.TestCase):
     def test_stack_that_runs_over(self):
         out = self.crash("deepStack", "kernelFailure", self.THREAD, "stack overflow")
         self.assertIn("threadStackBytes", out)
-        # There, or in what the checker does when it is called.
-        self.assertRegex(out, r"(at|by) \(anonymous namespace\)::digDown  \S*checks\.cpp:\d+\n")
+        # In the call, or in what the checker does when it has come to the function.
+        lines = f"{line_of('deepStack')}|{line_of('deepEntry')}"
+        self.assertRegex(out, rf"(at|by) \(anonymous namespace\)::digDown  \S*checks\.cpp:({lines})\n")
 
     def test_abort(self):
         out = self.crash("abort", "kernelFailure", self.THREAD, "abort")
