@@ -6,17 +6,19 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/progress.hpp"
+#include "base/run_command.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/version.hpp"
 #include "plan/options.hpp"
@@ -47,23 +49,10 @@ std::string bootName() {
   return id.substr(0, 8);
 }
 
-// One line that is written over, where somebody watches.
-class Progress {
- public:
-  explicit Progress(bool wanted) : shown_(wanted && ::isatty(STDERR_FILENO) == 1) {}
-  void show(std::string const& text) const {
-    if (shown_) fmt::print(stderr, "\r\033[K{}", text);
-  }
-  void clear() const { show({}); }
-
- private:
-  bool shown_;
-};
-
 // Prints the rows that were added since the last call, as soon as Google Benchmark says that a case is done.
 class TableReporter final : public ::benchmark::BenchmarkReporter {
  public:
-  TableReporter(Report const& report, Progress const& progress, bool leads)
+  TableReporter(Report const& report, Progress& progress, bool leads)
       : report_(report), progress_(progress), leads_(leads) {}
 
   bool ReportContext(Context const&) override {
@@ -77,14 +66,14 @@ class TableReporter final : public ::benchmark::BenchmarkReporter {
   }
 
  private:
-  void print(std::string const& text) const {
+  void print(std::string const& text) {
     progress_.clear();
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
   }
 
   Report const& report_;
-  Progress const& progress_;
+  Progress& progress_;
   bool leads_;
   std::size_t printed_ = 0;
 };
@@ -115,10 +104,29 @@ class Program {
     session_.close();
     if (matched == 0) throw UsageError("--benchmark_filter matches no case");
     writeReport();
+    plot();
     return report_.bad() ? statusBad : 0;
   }
 
  private:
+  // By scripts/plot_bench.py, which stands on what a plotting library does.
+  void plot() {
+    auto const& folder = commandLine_.options.plot;
+    if (folder.empty() || !session_.leads()) return;
+    auto const results = folder + "/bench.json";
+    if (!(std::ofstream(results) << report_.json()).flush()) {
+      throw Error(ErrorCode::systemError, "cannot write " + results);
+    }
+    auto const drawn = runCommand({"python3", MSCCLPP_BENCH_PLOTS, results, "--out=" + folder});
+    std::fputs(drawn.said.c_str(), drawn.status == 0 ? stdout : stderr);
+    if (drawn.status != 0) {
+      throw Error(ErrorCode::systemError,
+                  fmt::format("--plot={0}: no figures; what was measured is in {1}, and python3 "
+                              "scripts/plot_bench.py {1} draws it elsewhere",
+                              folder, results));
+    }
+  }
+
   int dryRun() {
     session_.close();
     for (auto const& item : cases_) {
@@ -139,6 +147,11 @@ class Program {
   }
 
   void openOutput() {
+    if (auto const& folder = commandLine_.options.plot; !folder.empty() && session_.leads()) {
+      std::error_code refused;
+      std::filesystem::create_directories(folder, refused);
+      if (refused) throw UsageError(fmt::format("--plot={}: {}", folder, refused.message()));
+    }
     auto const& file = commandLine_.options.output;
     if (file.empty() || !session_.leads()) return;
     output_.open(file);
@@ -192,11 +205,11 @@ class Program {
   // One case, as Google Benchmark calls it.
   void measure(Case const& item, ::benchmark::State& state) {
     if (!prepared_) {
-      progress_.show("preparing");
+      progress_.show(0, cases_.size(), "preparing");
       session_.prepare(cases_);
       prepared_ = true;
     }
-    progress_.show(fmt::format("[{}/{}] {}", ++done_, cases_.size(), item.name()));
+    progress_.show(done_++, cases_.size(), item.name());
     Row row;
     try {
       auto const result = session_.run(item);

@@ -34,6 +34,14 @@ install(TARGETS ${mscclpp_targets}
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(EXPORT mscclppTargets NAMESPACE mscclpp:: DESTINATION "${mscclpp_package_dir}")
 
+# Under both names that docs/nccl.md gives, and in a folder that the loader does not search: ldconfig would make it the
+# libnccl.so.2 of every program.
+set(mscclpp_nccl_folder "${CMAKE_INSTALL_LIBDIR}/mscclpp")
+if(TARGET mscclpp_nccl)
+  install(TARGETS mscclpp_nccl LIBRARY DESTINATION "${mscclpp_nccl_folder}")
+  install(FILES "$<TARGET_FILE_DIR:mscclpp_nccl>/libnccl.so.2" DESTINATION "${mscclpp_nccl_folder}")
+endif()
+
 configure_package_config_file(cmake/mscclppConfig.cmake.in "${PROJECT_BINARY_DIR}/mscclppConfig.cmake"
   INSTALL_DESTINATION "${mscclpp_package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/mscclppConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

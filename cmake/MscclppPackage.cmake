@@ -5,6 +5,9 @@
 
 add_custom_target(mscclpp_installed)
 add_dependencies(mscclpp_installed ${mscclpp_targets})
+if(TARGET mscclpp_nccl)
+  add_dependencies(mscclpp_installed mscclpp_nccl)
+endif()
 
 if(MSCCLPP_HAS_CUDA)
   set(machine "cuda${CUDAToolkit_VERSION_MAJOR}.${CUDAToolkit_VERSION_MINOR}")

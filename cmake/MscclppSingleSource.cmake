@@ -23,11 +23,19 @@ function(mscclpp_cuda_wrappers result)
   set(${result} "${wrappers}" PARENT_SCOPE)
 endfunction()
 
-# mscclpp_add_single_source(<name> SOURCES <both ways...> [HOST_SOURCES <C++ only...>] [LIBRARIES <targets...>])
+# What mscclpp_add_single_source is told below for tests and examples, which nobody can run without a GPU: where PTX of one
+# generation is all that is asked for, the C++ compiler's opinion of their host half is enough.
+set(mscclpp_without_gpu "")
+if(MSCCLPP_HAS_SIM AND NOT MSCCLPP_HAS_GPU AND CMAKE_CUDA_ARCHITECTURES MATCHES "^[0-9]+a?-virtual$")
+  set(mscclpp_without_gpu PTX)
+endif()
+
+# mscclpp_add_single_source(<name> SOURCES <both ways...> [HOST_SOURCES <C++ only...>] [LIBRARIES <targets...>] [PTX])
 #
-# Makes executable <name> on the simulator and <name>_cuda for GPUs, each where this build has the machine.
+# Makes executable <name> on the simulator and <name>_cuda for GPUs, each where this build has the machine. With PTX the
+# latter is no executable: only the device's half of its sources is compiled, in half of the time.
 function(mscclpp_add_single_source name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HOST_SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "PTX" "" "SOURCES;HOST_SOURCES;LIBRARIES")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
     message(FATAL_ERROR "mscclpp_add_single_source(${name}): wants SOURCES, [HOST_SOURCES] and [LIBRARIES]; "
                         "got '${arg_UNPARSED_ARGUMENTS}' beside them")
@@ -38,7 +46,12 @@ function(mscclpp_add_single_source name)
   endif()
   if(MSCCLPP_HAS_NVCC)
     mscclpp_cuda_wrappers(wrappers ${arg_SOURCES})
-    add_executable(${name}_cuda ${wrappers} ${arg_HOST_SOURCES})
+    if(arg_PTX)
+      add_library(${name}_cuda OBJECT ${wrappers})
+      set_target_properties(${name}_cuda PROPERTIES CUDA_PTX_COMPILATION ON)
+    else()
+      add_executable(${name}_cuda ${wrappers} ${arg_HOST_SOURCES})
+    endif()
     target_link_libraries(${name}_cuda PRIVATE mscclpp::host mscclpp_warnings ${arg_LIBRARIES})
   endif()
 endfunction()

@@ -11,7 +11,7 @@ target_compile_options(mscclpp_warnings INTERFACE
   $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-Wall,-Wextra,-Wshadow>)
 # Targets whose speed is looked at, the simulated machine above all, have the property MSCCLPP_FAST and keep the
 # optimisations of the build type.
-set(MSCCLPP_TEST_OPTIONS "" CACHE STRING "Options of the C++ compiler, after those of the build type; scripts/test.sh has -O1 -g1")
+set(MSCCLPP_TEST_OPTIONS "" CACHE STRING "Options of the C++ compiler, after those of the build type; scripts/test.sh has -Og -g1")
 separate_arguments(mscclpp_test_options UNIX_COMMAND "${MSCCLPP_TEST_OPTIONS}")
 set(mscclpp_fast_options ${mscclpp_test_options})
 list(FILTER mscclpp_fast_options EXCLUDE REGEX "^-O")

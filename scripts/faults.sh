@@ -33,7 +33,7 @@ done
 
 if [ ! -f "$build/CMakeCache.txt" ]; then
   require_packages g++ cmake ninja-build python3 libfmt-dev libboost-context-dev doctest-dev nlohmann-json3-dev
-  cmake "${cmake_common[@]}" -B "$build" -DMSCCLPP_USE_CUDA=OFF "-DMSCCLPP_TEST_OPTIONS=-O1 -g1"
+  cmake "${cmake_common[@]}" -B "$build" -DMSCCLPP_USE_CUDA=OFF "-DMSCCLPP_TEST_OPTIONS=-Og -g1"
 fi
 cmake --build "$build" --parallel "$jobs" --target test_faults_campaign
 exec "$build/test/faults/test_faults_campaign" ${arguments[@]+"${arguments[@]}"}

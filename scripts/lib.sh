@@ -93,6 +93,7 @@ present() {
     python3-dev) python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     openmpi-bin) have_command mpirun ;;
+    slurm-wlm) have_command slurmctld || [ -x /usr/sbin/slurmctld ] ;;
     libfmt-dev) have_header fmt/core.h ;;
     libboost-context-dev) have_header boost/context/fiber.hpp ;;
     libbenchmark-dev) have_header benchmark/benchmark.h ;;
@@ -105,12 +106,16 @@ present() {
     busybox-static) have_command busybox ;;
     cpio) have_command cpio ;;
     clang-format-14 | clang-tidy-14) have_command "$1" || [[ $("${1%-14}" --version 2>/dev/null) == *" version 14."* ]] ;;
-    shellcheck) have_command shellcheck ;;
+    shellcheck | chromium) have_command "$1" ;;
+    chromium-driver) have_command chromedriver ;;
     clang-16) have_command clang++-16 ;;
     ccache) have_command ccache ;;
     lld) have_command ld.lld ;;
     doctest-dev) have_header doctest/doctest.h || have_header doctest.h ;;
-    *) die "scripts/lib.sh does not know how to look for package $1" ;;
+    *)
+      warn "scripts/lib.sh does not know how to look for package $1"
+      return 2
+      ;;
   esac
 }
 

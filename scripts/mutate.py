@@ -14,9 +14,9 @@
 # optimisation and with the compiler's checks of undefined behaviour, and run one after the other until one fails. A
 # mutant that no static_assert but the language itself refuses is not valid and does not count.
 #
-# Fails when a mutant survives that test/mutation/survivors.txt does not list, when a listed one is killed or no longer
-# exists, and when the score is below 95 %. Of the listed ones those count against the score that a test could notice but
-# none does (`unseen`), not those that change nothing but the speed (`equivalent`).
+# Fails when a mutant survives that test/mutation/survivors.txt does not list, when a listed one is killed or, with --list
+# too, no longer exists, and when the score is below 95 %. Of the listed ones those count against the score that a test
+# could notice but none does (`unseen`), not those that change nothing but the speed (`equivalent`).
 """Runs mutation tests."""
 
 import argparse
@@ -61,12 +61,13 @@ PROGRAMS = ("mutation_kill_group", "mutation_kill_barrier", "mutation_kill_chann
             "mutation_kill_switch_channel", "mutation_kill_switch", "mutation_kill_switch_reduce",
             "mutation_kill_switch_pipeline", "mutation_kill_ring", "mutation_kill_prologue", "test_device_copy",
             "test_device_bulk_copy", "test_device_port_channel", "mutation_kill_tiles", "mutation_kill_rows", "mutation_kill_experts", "test_device_tile_flags",
-            "test_device_tile_order", "test_device_matrix", "test_algorithms_rows",
+            "test_device_tile_product", "test_fused_tile_product", "test_device_tile_order", "test_device_matrix", "test_algorithms_rows",
             "test_algorithms_experts")
 # Of mutants of FILES.
 FILES_PROGRAMS = ("test_dsl_wrong_programs", "test_dsl_wrong_channels", "test_dsl_verify", "test_check_dsl_random",
                   "test_check_dsl_generated")
 FIRST = (("rows/", "mutation_kill_rows"), ("experts/", "mutation_kill_experts"), ("tile_flags.hpp require", "test_device_tile_flags"), ("tile_flags", "mutation_kill_tiles"),
+         ("tile_product", "test_device_tile_product"), ("swizzled_rows", "test_device_tile_product"),
          ("tile_order", "test_device_tile_order"), ("tiles/", "test_device_matrix"), ("chain.hpp", "mutation_kill_chain"), ("ring.hpp", "mutation_kill_ring"),
          ("stage_pieces", "mutation_kill_chain"),
          ("prologue.hpp", "mutation_kill_prologue"), ("device/port_channel.hpp require", "test_device_port_channel"),
@@ -341,6 +342,7 @@ def run_all(work_list, programs, work, include, jobs, fresh=False, quiet=False):
         path.unlink()
     results = Results(path, programs)
     done = 0
+    begun = time.monotonic()
 
     def one(item):
         nonlocal done
@@ -352,8 +354,9 @@ def run_all(work_list, programs, work, include, jobs, fresh=False, quiet=False):
             results.store(mutant, header, world, outcome)
         done += 1
         if not quiet:
-            print(f"[{done}/{len(work_list)}] {outcome['status']} ({outcome['program']}, {outcome['seconds']} s) {mutant}",
-                  flush=True)
+            left = (time.monotonic() - begun) / done * (len(work_list) - done) / 60
+            print(f"[{done}/{len(work_list)}] {outcome['status']} ({outcome['program']}, {outcome['seconds']} s) {mutant}"
+                  + (f", about {left:.0f} min left" if sys.stdout.isatty() and left >= 1 else ""), flush=True)
         return mutant, outcome
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -373,8 +376,15 @@ def score_of(outcomes, listed):
     return killed, counted, 100.0 * killed / counted if counted else 100.0, equivalent
 
 
+def stale(listed, mutants):
+    """Complaints of what is listed and no longer among all mutants: its line has been changed."""
+    keys = {mutant.key for mutant in mutants}
+    return [f"listed as a survivor, but there is no such mutant any more; judge that line anew:\n    {key}"
+            for key in listed if key not in keys]
+
+
 def complaints_of(outcomes, listed, complete):
-    """What makes the run fail."""
+    """What else makes the run fail."""
     complaints = []
     seen = {}
     for mutant, outcome in outcomes:
@@ -384,8 +394,6 @@ def complaints_of(outcomes, listed, complete):
     for key in listed:
         if seen.get(key, "survived") != "survived":
             complaints.append(f"listed as a survivor, but {seen[key]}; take it off the list:\n    {key}")
-        elif complete and key not in seen:
-            complaints.append(f"listed as a survivor, but there is no such mutant any more:\n    {key}")
     killed, counted, percent, _ = score_of(outcomes, listed)
     if complete and percent < SCORE:
         complaints.append(f"{killed} of {counted} mutants killed: {percent:.1f} %, wants {SCORE:.0f} %")
@@ -420,7 +428,8 @@ def markdown(outcomes, listed):
         "checker reports a finding, a result is wrong, the time limit passes, or a `static_assert` refuses it.\n",
         f"**{killed} of {counted} mutants killed: {percent:.1f} %.** Not counted: {refused} that the language itself "
         f"refuses, and {equivalent} that change nothing a program can see but its speed "
-        f"({100.0 * killed / max(1, counted + equivalent):.1f} % with these), each with its reason below.\n",
+        f"({100.0 * killed / max(1, counted + equivalent):.1f} % with these). All that survive are listed in "
+        "`test/mutation/survivors.txt`, each with its reason.\n",
     ]
 
     def rows(name, lines, describe=None):
@@ -433,10 +442,6 @@ def markdown(outcomes, listed):
     rows("class", table(outcomes, lambda mutant: mutant.kind), rules.CLASSES)
     parts.append("## By file\n")
     rows("file", table(outcomes, lambda mutant: mutant.path))
-    parts.append("## Survivors\n")
-    alive = [mutant for mutant, outcome in outcomes if outcome["status"] == "survived"]
-    parts += [f"- `{mutant}`: {listed.get(mutant.key, 'not explained')}" for mutant in alive]
-    parts.append("" if alive else "None.\n")
     return "\n".join(parts)
 
 
@@ -451,6 +456,13 @@ def show(outcomes, listed):
     killed, counted, percent, equivalent = score_of(outcomes, listed)
     print(f"score: {killed} of {counted} killed, {percent:.1f} %; not counted: {equivalent} equivalent, "
           f"{len(outcomes) - counted - equivalent} refused by the language")
+
+
+def tell(complaints):
+    """The exit status."""
+    for complaint in complaints:
+        print(f"error: {complaint}")
+    return 1 if complaints else 0
 
 
 def main():
@@ -479,11 +491,13 @@ def main():
         chosen = [item for i, item in enumerate(chosen) if i in wanted]
     if not chosen:
         parser.error("no mutant fits these choices")
+    listed = read_survivors(ROOT / "test" / "mutation" / "survivors.txt")
+    complaints = stale(listed, [mutant for mutant, _ in everything])
     if arguments.list:
         for mutant, _ in chosen:
             print(mutant)
         print(f"{len(chosen)} mutants")
-        return 0
+        return tell(complaints)
     wanted_programs = [name for name in arguments.programs.split(",") if name]
     if unknown := set(wanted_programs) - {*PROGRAMS, *FILES_PROGRAMS}:
         parser.error(f"--programs: there is no {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS + FILES_PROGRAMS)}")
@@ -501,14 +515,10 @@ def main():
             programs = [from_build(build, name) for name in names if not wanted_programs or name in wanted_programs]
             outcomes += run_all(part, programs, (arguments.results or build / "mutation").resolve(), include,
                                 arguments.jobs, arguments.fresh and not outcomes)
-    listed = read_survivors(ROOT / "test" / "mutation" / "survivors.txt")
     show(outcomes, listed)
     if arguments.write:
         arguments.write.write_text(markdown(outcomes, listed), encoding="utf-8")
-    complaints = complaints_of(outcomes, listed, complete)
-    for complaint in complaints:
-        print(f"error: {complaint}")
-    return 1 if complaints else 0
+    return tell(complaints + complaints_of(outcomes, listed, complete))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Builds the library, its commands and, where there is a CUDA toolkit, kernels for GPUs, and packs them: a tarball, which
-# works wherever it is unpacked, and on Debian and Ubuntu a .deb for the release that it was built on. Prints their names.
+# Builds the library, its commands and, where there is a CUDA toolkit, kernels for GPUs and NCCL's interface, and packs
+# them: a tarball, which works wherever it is unpacked, and on Debian and Ubuntu a .deb for the release that it was built
+# on. Prints their names.
 #
 #   scripts/package.sh [--out=FOLDER] [--architectures=LIST] [--no-install]
 #

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Builds everything and runs the tests: the simulator with g++ and, where there is a CUDA toolkit, every CUDA source with
-# nvcc. Where no GPU is there to run it, what differs between GPU generations (the device layer's tests, all headers, the
-# tests of PTX) is compiled for all of them, the rest for one, with fewer optimisations. The last line printed is
+# nvcc. Where no GPU is there to run it, all headers and the tests of PTX are compiled for every generation of GPUs, the
+# rest for one, with fewer optimisations, and of tests and examples only the device's half. The last line printed is
 # 'N passed, N failed'.
 #
 #   scripts/test.sh [--no-install] [--torch] [-- ARGUMENTS OF ctest]
@@ -45,23 +45,29 @@ fi
 
 # For the tests of format, of what clang-tidy and other compilers say, and of these scripts; without them those are skipped.
 want_packages clang-format-14 clang-tidy-14 clang-16 shellcheck
+# The site is looked at in a browser.
+want_packages chromium chromium-driver
+# An example job is run by a controller and nodes of SLURM's own.
+want_packages slurm-wlm
 # The tests that take this library into another project need not compile it again: the library is cached, for which the
 # programs would only pay. Some 200 of them are linked.
 want_packages ccache lld
 use_ccache
 
 build=build/test
-# Most programs run for seconds: -O2 takes them twice as long to compile, and nobody debugs them here.
-configure=("-DMSCCLPP_WERROR=${MSCCLPP_WERROR:-OFF}" "-DMSCCLPP_TEST_OPTIONS=-O1 -g1")
+# Most programs run for seconds: -O2 takes them three times as long to compile, -O1 one and a half, and at -O1 they run no
+# faster.
+configure=("-DMSCCLPP_WERROR=${MSCCLPP_WERROR:-OFF}" "-DMSCCLPP_TEST_OPTIONS=-Og -g1")
 configure+=(-DMSCCLPP_CACHE_TESTS=OFF)
 ! have_command ld.lld || configure+=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
 if have_cuda_toolkit; then
   configure+=(-DMSCCLPP_USE_CUDA=ON)
-  # Without a GPU it shows that it compiles, no more: the host half without optimisations, the device half with few. The
-  # tests of PTX and of the kernels' cost optimise fully, and g++ does the same sources for the simulator.
+  # Without a GPU it shows that it compiles, no more: the host half without optimisations, the device half with few and to
+  # PTX only, which takes half the time. The tests of PTX and of the kernels' cost optimise fully and assemble, and g++ does
+  # the same sources for the simulator.
   if [ "$(gpu_count)" -eq 0 ]; then
-    configure+=(-DMSCCLPP_CUDA_ARCHITECTURES=90-real -DMSCCLPP_FIXED_RANKS=OFF -DCMAKE_CUDA_FLAGS_RELWITHDEBINFO=-DNDEBUG)
-    ! nvcc_knows --Ofast-compile || configure+=(-DCMAKE_CUDA_FLAGS=-Ofc=mid)
+    configure+=(-DMSCCLPP_CUDA_ARCHITECTURES=90-virtual -DMSCCLPP_FIXED_RANKS=OFF -DCMAKE_CUDA_FLAGS_RELWITHDEBINFO=-DNDEBUG)
+    ! nvcc_knows --Ofast-compile || configure+=(-DCMAKE_CUDA_FLAGS=-Ofc=max)
   fi
 else
   say "without CUDA"
@@ -83,13 +89,15 @@ else
   warn "no nanobind or numpy in build/python; the Python package and its tests are left out"
   configure+=(-DMSCCLPP_BUILD_PYTHON=OFF)
 fi
-python_packages --requirement scripts/site/requirements.txt || warn "no MkDocs in build/python; the site's test is skipped"
+python_packages --requirement scripts/site/requirements.txt selenium ||
+  warn "no MkDocs or Selenium in build/python; the site's test is skipped"
+python_packages kubernetes-validate || warn "no kubernetes-validate in build/python; the test of its example job is skipped"
+# PyTorch is large, and only tests need it, so it comes while the rest is compiled.
+torch_install=
 if [ "$torch" = yes ]; then
-  if python_packages torch==2.11.0 expecttest; then
-    configure+=("-DMSCCLPP_TORCH_PYTHON=$python")
-  else
-    warn "PyTorch could not be installed; the tests that import it are skipped"
-  fi
+  configure+=("-DMSCCLPP_TORCH_PYTHON=$python")
+  python_packages torch==2.11.0 expecttest &
+  torch_install=$!
 fi
 
 say "configuring $build"
@@ -102,6 +110,11 @@ build_failed=0
 cmake --build "$build" --parallel "$jobs" -- -k 0 || build_failed=1
 say "built in $((SECONDS - start)) s"
 [ "$build_failed" -eq 0 ] || warn "the build failed; tests whose program is missing fail below"
+
+if [ -n "$torch_install" ] && ! wait "$torch_install"; then
+  warn "PyTorch could not be installed; the tests that import it are skipped"
+  cmake -B "$build" -DMSCCLPP_TORCH_PYTHON= >/dev/null || finish 0 1
+fi
 
 say "testing"
 start=$SECONDS

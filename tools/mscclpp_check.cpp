@@ -26,6 +26,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/progress.hpp"
 #include "crash_report.hpp"
 #include "jit/host_compiler.hpp"
 #include "jit/work_folder.hpp"
@@ -303,6 +304,8 @@ int check(CommandLine const& line) {
   if (isSource(line.object)) {
     work.emplace();
     if (!std::filesystem::exists(line.object)) throw UsageError(fmt::format("there is no file {}", line.object));
+    Progress compiling;
+    compiling.show(0, 0, "compiling " + line.object);
     object = jit::buildForHost({.source = line.object, .what = line.object, .into = work->path(), .hooked = true},
                                {.definitions = line.definitions, .folders = line.folders});
   } else if (!line.definitions.empty() || !line.folders.empty()) {
@@ -318,7 +321,9 @@ int check(CommandLine const& line) {
   }
   Report report(line);
   sim::ExploreResult crashed;
+  std::optional<Progress> progress;
   reportCrashes(found, [&](sim::Finding const& finding) {
+    progress->clear();
     crashed.findings.push_back(finding);
     report.add(crashed);
     report.writeFiles();
@@ -327,11 +332,16 @@ int check(CommandLine const& line) {
     report.begin(program);
     crashed.schedules = 0;
     std::map<int, std::uint64_t> begunByRank;
+    progress.emplace();
+    auto const total = static_cast<std::size_t>(program.options.schedules);
     auto const counted = [&](sim::RankContext& rank) {
       crashed.schedules = std::max(crashed.schedules, ++begunByRank[rank.rank()]);
+      if (rank.rank() == 0) progress->show(crashed.schedules - 1, total, program.name);
       program.rankMain(rank);
     };
-    report.add(sim::explore(program.world, counted, program.options));
+    auto const result = sim::explore(program.world, counted, program.options);
+    progress->clear();
+    report.add(result);
   }
   report.writeFiles();
   return report.exitStatus();

@@ -19,6 +19,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/progress.hpp"
 #include "machine/machine.hpp"
 #include "machine/over_ranks.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
@@ -122,6 +123,7 @@ class Tuner {
         profile_(profile),
         stream_(communicator.device()),
         timer_(machine.makeTimer(stream_)),
+        progress_(communicator.rank() == 0),
         in_(communicator.device(), options.maxBytes, kindFor(communicator.device())),
         out_(communicator.device(), options.maxBytes, kindFor(communicator.device())) {
     algorithms_.setProfile(nullptr);
@@ -142,16 +144,21 @@ class Tuner {
         if (collective != Collective::barrier && !algorithms_.names(collective).empty()) wanted.push_back(collective);
       }
     }
+    std::size_t sizes = 0;
+    for (auto bytes = options_.minBytes; bytes <= options_.maxBytes; bytes *= options_.factor) ++sizes;
+    cases_ = wanted.size() * sizes * (options_.symmetric ? 2 : 1);
     for (auto collective : wanted) {
       for (bool symmetric : {false, true}) {
         if (symmetric && !options_.symmetric) continue;
         for (auto bytes = options_.minBytes; bytes <= options_.maxBytes; bytes *= options_.factor) {
           tune(collective, bytes, symmetric);
+          ++done_;
         }
       }
     }
     // Before the buffers go that windows still show.
     releaseContexts(communicator_);
+    progress_.clear();
   }
 
  private:
@@ -193,6 +200,8 @@ class Tuner {
     int measured = 0;
     search.measure = [&](TuneCandidate const& candidate, bool thorough) {
       ++measured;
+      progress_.show(done_, cases_,
+                     fmt::format("{} {}: {}", nameOf(collective), bench::formatBytes(bytes), candidate.algorithm));
       return measure(collective, *call, candidate, thorough);
     };
     auto const best = search.fastest();
@@ -201,6 +210,7 @@ class Tuner {
     profile_.set(subject_, collective, bytes, {choice.algorithm, choice.blocks, choice.threads, best->seconds * 1e6},
                  symmetric);
     if (communicator_.rank() != 0) return;
+    progress_.clear();
     fmt::print(stderr, "{}{} {}: {} {} x {}, {:.2f} us ({} measurements)\n", nameOf(collective),
                symmetric ? " symmetric" : "", bench::formatBytes(bytes), choice.algorithm, shown(choice.blocks),
                shown(choice.threads), best->seconds * 1e6, measured);
@@ -240,6 +250,8 @@ class Tuner {
   AlgorithmCollection algorithms_ = AlgorithmCollection::defaults();
   Stream stream_;
   std::unique_ptr<bench::Timer> timer_;
+  Progress progress_;
+  std::size_t cases_ = 0, done_ = 0;
   DeviceMemory in_;
   DeviceMemory out_;
   TunedProfile::Subject subject_;

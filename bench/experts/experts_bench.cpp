@@ -26,18 +26,21 @@ class RankBench {
 
   void measureAll() {
     for (auto const crowd : options_.crowds) {
-      measure<bf16>("bfloat16", crowd);
-      measure<Float8E4M3>("float8_e4m3", crowd);
+      for (auto const transport : options_.transports) {
+        if (!has(communicator_, options_, transport)) continue;
+        measure<bf16>("bfloat16", crowd, transport);
+        measure<Float8E4M3>("float8_e4m3", crowd, transport);
+      }
     }
   }
 
  private:
   template <class W>
-  void measure(char const* wire, Crowd crowd) {
+  void measure(char const* wire, Crowd crowd, ExpertTransport transport) {
     std::vector<Row> best(3);
     std::size_t wrong = 0;  // of any number of blocks
     for (auto const blocks : bench::blocksToTry(communicator_, options_.blocks)) {
-      Layer<W> const layer(communicator_, stream_, options_, crowd, blocks);
+      Layer<W> const layer(communicator_, stream_, options_, crowd, transport, blocks);
       communicator_.bootstrap()->barrier();
       layer.dispatch();
       layer.widen();
@@ -45,6 +48,7 @@ class RankBench {
       communicator_.synchronize(stream_, std::chrono::minutes(1));
       Row common;
       common.wire = wire;
+      common.transport = transport;
       common.crowd = crowd;
       common.blocks = blocks;
       common.rows = static_cast<std::size_t>(bench::largest(communicator_, static_cast<double>(layer.rowsOut())));

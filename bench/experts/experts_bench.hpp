@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "mscclpp/layout/experts_handle.hpp"
+
 namespace experts_bench {
 
 // Which experts tokens have, from a seeded generator; always topK different ones.
@@ -18,6 +20,8 @@ enum class Crowd : std::uint8_t {
   hot,      // the first is every token's, the others as uniform
 };
 
+using mscclpp::layout::ExpertTransport;
+
 struct Options {
   int ranks = 0;  // 0: one for each device, 8 at most
   std::uint32_t tokens = 128;
@@ -25,6 +29,7 @@ struct Options {
   std::uint32_t topK = 8;
   std::uint32_t experts = 256;
   std::vector<Crowd> crowds{Crowd::uniform, Crowd::skewed, Crowd::hot};
+  std::vector<ExpertTransport> transports{ExpertTransport::memory, ExpertTransport::packets};
   std::vector<unsigned> blocks{};  // 0 of them: several are tried
   unsigned threads = 512;
   int operations = 20;  // of a graph
@@ -35,6 +40,7 @@ struct Options {
 struct Row {
   std::string phase;  // dispatch, combine, both; copy: as many bytes by a copy of this device's memory
   std::string wire;   // type of rows on their way
+  ExpertTransport transport = ExpertTransport::memory;
   Crowd crowd = Crowd::uniform;
   unsigned blocks = 0;
   double microseconds = 0;  // median of the slowest rank's

@@ -37,9 +37,8 @@ struct DispatchKernel {
   MSCCLPP_DEVICE void operator()(bf16 const* x, Routing<std::int32_t> const& routing, PlacedRows<W> const& placed,
                                  DeviceExperts const& experts) const {
     Dispatch<bf16, W> const dispatch(experts, thisGrid());
-    dispatch.send(thisGrid(), MatrixView{x, routing.tokens, placed.rows.columns}, routing);
-    dispatch.place(thisGrid(), dispatch.layOut(PackedByExpert{alignmentFor(routing.tokens)}), placed);
-    dispatch.end();
+    dispatch.run(MatrixView{x, routing.tokens, placed.rows.columns}, routing,
+                 PackedByExpert{alignmentFor(routing.tokens)}, placed);
   }
 };
 
@@ -73,13 +72,20 @@ struct CopyKernel {
   }
 };
 
+// Whether rows can travel so.
+inline bool has(Communicator const& communicator, Options const& options, ExpertTransport transport) {
+  return transport == ExpertTransport::memory ||
+         (communicator.linesArriveWhole() && options.tokens <= layout::ExpertLimits::mostPacketTokens);
+}
+
 // W: as which rows travel.
 template <class W>
 class Layer {
  public:
   static constexpr bool isQuantised = !std::is_same_v<W, bf16>;
 
-  Layer(Communicator const& communicator, Stream const& stream, Options const& options, Crowd crowd, unsigned blocks)
+  Layer(Communicator const& communicator, Stream const& stream, Options const& options, Crowd crowd,
+        ExpertTransport transport, unsigned blocks)
       : options_(options),
         rank_(static_cast<std::uint32_t>(communicator.rank())),
         ranks_(static_cast<std::uint32_t>(communicator.size())),
@@ -89,7 +95,8 @@ class Layer {
                                 .tokens = options.tokens,
                                 .hidden = options.hidden,
                                 .elementBytes = sizeof(bf16),
-                                .blocks = blocks}),
+                                .blocks = blocks,
+                                .transport = transport}),
         shape_{.blocks = blocks, .threads = options.threads},
         indices_(routingOf(options, crowd, rank_)),
         room_(roomOf(options, crowd, rank_, ranks_)),

@@ -20,6 +20,12 @@ inline std::map<std::string, Crowd> const& crowds() {
   return all;
 }
 
+inline std::map<std::string, ExpertTransport> const& transports() {
+  static std::map<std::string, ExpertTransport> const all{{"memory", ExpertTransport::memory},
+                                                          {"packets", ExpertTransport::packets}};
+  return all;
+}
+
 inline void addOptions(CLI::App& app, Options& options) {
   app.add_option("--ranks", options.ranks, "Ranks; 0: one for each device")->check(CLI::Range(0, 72));
   app.add_option("--hidden", options.hidden, "Elements of a token")->check(CLI::Range(1u, 1u << 16));
@@ -27,6 +33,9 @@ inline void addOptions(CLI::App& app, Options& options) {
   app.add_option("--experts", options.experts, "Experts of all ranks")->check(CLI::Range(1u, 512u));
   app.add_option("--routing", options.crowds, "uniform, skewed, hot")
       ->transform(CLI::CheckedTransformer(crowds()))
+      ->delimiter(',');
+  app.add_option("--transport", options.transports, "memory, packets; packets are left out where there are none")
+      ->transform(CLI::CheckedTransformer(transports()))
       ->delimiter(',');
   app.add_option("--blocks", options.blocks, "Blocks of a kernel; the fastest of several counts")
       ->check(CLI::Range(1u, 1024u))
@@ -41,9 +50,10 @@ inline std::string mismatch(Options const& options) {
   return {};
 }
 
-inline std::string nameOfCrowd(Crowd crowd) {
-  for (auto const& [name, value] : crowds()) {
-    if (value == crowd) return name;
+template <class T>
+std::string nameIn(std::map<std::string, T> const& names, T wanted) {
+  for (auto const& [name, value] : names) {
+    if (value == wanted) return name;
   }
   return "?";
 }
@@ -51,12 +61,13 @@ inline std::string nameOfCrowd(Crowd crowd) {
 // Returns how much is wrong.
 inline std::size_t print(std::vector<Row> const& rows) {
   std::size_t wrong = 0;
-  std::printf("| phase | rows travel as | routing | blocks | rows out | MB out | us | p99 | GB/s | wrong |\n");
-  std::printf("|---|---|---|---|---|---|---|---|---|---|\n");
+  std::printf("| phase | rows travel as | by | routing | blocks | rows out | MB out | us | p99 | GB/s | wrong |\n");
+  std::printf("|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (auto const& row : rows) {
-    std::printf("| %s | %s | %s | %u | %zu | %.2f | %.2f | %.2f | %.1f | %zu |\n", row.phase.c_str(), row.wire.c_str(),
-                nameOfCrowd(row.crowd).c_str(), row.blocks, row.rows, static_cast<double>(row.bytes) * 1e-6,
-                row.microseconds, row.p99, static_cast<double>(row.bytes) * 1e-3 / row.microseconds, row.wrong);
+    std::printf("| %s | %s | %s | %s | %u | %zu | %.2f | %.2f | %.2f | %.1f | %zu |\n", row.phase.c_str(),
+                row.wire.c_str(), nameIn(transports(), row.transport).c_str(), nameIn(crowds(), row.crowd).c_str(),
+                row.blocks, row.rows, static_cast<double>(row.bytes) * 1e-6, row.microseconds, row.p99,
+                static_cast<double>(row.bytes) * 1e-3 / row.microseconds, row.wrong);
     wrong += row.wrong;
   }
   return wrong;

@@ -18,7 +18,8 @@ using namespace experts_bench;
 constexpr int chain = 3;
 
 template <class W>
-std::vector<Row> timeOf(Options const& options, Crowd crowd, unsigned blocks, char const* wire) {
+std::vector<Row> timeOf(Options const& options, Crowd crowd, ExpertTransport transport, unsigned blocks,
+                        char const* wire) {
   std::vector<Row> rows(2);
   sim::RunOptions run{.ranks = options.ranks, .preemption = 0, .timing = sim::TimingModel::h200()};
   run.wallLimit = {};
@@ -26,7 +27,7 @@ std::vector<Row> timeOf(Options const& options, Crowd crowd, unsigned blocks, ch
     Device const device{DeviceKind::sim, rank.device()};
     Communicator const communicator(rank.bootstrap(), device);
     Stream const stream(device);
-    Layer<W> const layer(communicator, stream, options, crowd, blocks);
+    Layer<W> const layer(communicator, stream, options, crowd, transport, blocks);
     auto const phase = [&](Row& row, char const* name, std::size_t bytes, auto const& operate) {
       double nanoseconds = 0;
       for (int const calls : {1, 1 + chain}) {
@@ -41,6 +42,7 @@ std::vector<Row> timeOf(Options const& options, Crowd crowd, unsigned blocks, ch
       // Ranks run one at a time.
       row.phase = name;
       row.wire = wire;
+      row.transport = transport;
       row.crowd = crowd;
       row.blocks = blocks;
       row.microseconds = row.p99 = std::max(row.microseconds, nanoseconds / chain / 1000);
@@ -68,6 +70,7 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", options.tokens, "Tokens of a rank")->check(CLI::Range(1u, 1u << 16));
   CLI11_PARSE(app, argc, argv);
   auto text = mismatch(options);
+  if (options.tokens > layout::ExpertLimits::mostPacketTokens) options.transports = {ExpertTransport::memory};
   if (options.ranks == 0) text = "--ranks: there are as many simulated GPUs as you say";
   if (!text.empty()) {
     std::fprintf(stderr, "%s\n", text.c_str());
@@ -75,10 +78,13 @@ int main(int argc, char** argv) {
   }
   try {
     std::vector<Row> rows;
+    auto const add = [&](std::vector<Row> const& some) { rows.insert(rows.end(), some.begin(), some.end()); };
     for (auto const crowd : options.crowds) {
-      for (auto const blocks : options.blocks) {
-        for (auto const& row : timeOf<bf16>(options, crowd, blocks, "bfloat16")) rows.push_back(row);
-        for (auto const& row : timeOf<Float8E4M3>(options, crowd, blocks, "float8_e4m3")) rows.push_back(row);
+      for (auto const transport : options.transports) {
+        for (auto const blocks : options.blocks) {
+          add(timeOf<bf16>(options, crowd, transport, blocks, "bfloat16"));
+          add(timeOf<Float8E4M3>(options, crowd, transport, blocks, "float8_e4m3"));
+        }
       }
     }
     std::printf("%u tokens of %u bfloat16 a rank to %u of %u experts, %d simulated H200, blocks of %u threads.\n\n",

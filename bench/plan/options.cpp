@@ -97,7 +97,7 @@ std::optional<Contender> peerByName(std::string_view wanted) {
 // The flags as text, where given.
 struct Texts {
   std::optional<std::string> device, ranks, devices, launch, collective, algorithm, dtype, op, minBytes, maxBytes,
-      factor, peers, check, replays, operationsPerGraph, blocks, threads, overlap, seed, output, limits;
+      factor, peers, check, replays, operationsPerGraph, blocks, threads, overlap, seed, output, plot, limits;
 };
 
 // It has cases of its own, so what chooses cases is a mistake.
@@ -110,7 +110,7 @@ void interpretLimits(Texts const& text, Options& options) {
         std::pair("--factor", &text.factor), std::pair("--peers", &text.peers), std::pair("--check", &text.check),
         std::pair("--ops-per-graph", &text.operationsPerGraph), std::pair("--blocks", &text.blocks),
         std::pair("--threads", &text.threads), std::pair("--overlap", &text.overlap),
-        std::pair("--output", &text.output)}) {
+        std::pair("--output", &text.output), std::pair("--plot", &text.plot)}) {
     if (value->has_value()) {
       throw UsageError(fmt::format("{}={}: --limits measures cases of its own; leave it out", flag, **value));
     }
@@ -182,6 +182,13 @@ Options interpret(Texts const& text) {
     }
     options.output = *text.output;
   }
+  if (text.plot) {
+    if (text.plot->empty()) refuse("--plot", *text.plot, "a folder");
+    if (options.launch != LaunchMode::graph) {
+      throw UsageError(fmt::format("--plot={}: figures are of --launch=graph", *text.plot));
+    }
+    options.plot = *text.plot;
+  }
   if (text.limits) interpretLimits(text, options);
   return options;
 }
@@ -230,6 +237,9 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments) {
   app.add_flag("--dry-run", dryRun, "print what would be run, with the library's choices, and run nothing");
   app.add_option("--seed", text.seed, "of the input data; default: a random one, which is printed");
   app.add_option("--output", text.output, "also write the results to this .json or .md file");
+  app.add_option("--plot", text.plot,
+                 "also draw time and bandwidth against size: an SVG file for each collective, type and operation, and "
+                 "the results as bench.json, into this folder; needs python3 and matplotlib");
   app.add_option("--limits", text.limits,
                  "measure latencies and bandwidths in place of collectives, and write them to this .json file for the "
                  "cost model; takes --device, --ranks, --replays and --seed");
@@ -247,6 +257,7 @@ CommandLine parseCommandLine(std::vector<std::string> const& arguments) {
   result.options = interpret(text);
   result.options.inPlace = inPlace;
   result.options.dryRun = dryRun;
+  if (dryRun && !result.options.plot.empty()) throw UsageError("--dry-run: it measures nothing that --plot could draw");
   if (!result.options.limits.empty() && (inPlace || dryRun || !result.benchmarkArguments.empty())) {
     throw UsageError(fmt::format("{}: --limits measures cases of its own; leave it out",
                                  inPlace  ? "--in-place"

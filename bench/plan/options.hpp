@@ -70,6 +70,7 @@ struct Options {
   std::optional<std::uint64_t> seed;
   bool dryRun = false;  // tell what would be run
   std::string output;
+  std::string plot;    // folder for figures; empty: none
   std::string limits;  // not empty: measure the figures of the cost model and write them there, nothing else
 };
 

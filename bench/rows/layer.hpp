@@ -87,11 +87,11 @@ struct FusedKernel {
   }
 };
 
-// Behind an all-reduce, a row a block.
-template <class Q>
+// Behind an all-reduce, a row a block; `G`: by what its threads reduce over a row.
+template <class Q, class G = BlockPerRow>
 struct NormKernel {
   using Slots = MemoryTransport<2>;  // which columns of a row a thread has
-  using Threads = BlockPerRow::Threads<GridGroup>;
+  using Threads = typename G::template Threads<GridGroup>;
   static constexpr unsigned maxThreads = 512;
 
   MSCCLPP_DEVICE void operator()(Operands const& o, DeviceTeam const& team) const {
@@ -105,7 +105,7 @@ struct NormKernel {
       auto const old = row.fetch(o.matrix(o.residual));
       auto const weights = row.fetch(o.weights());
       MSCCLPP_UNROLL
-      for (unsigned i = 0; i < Slots::unroll; ++i) row.values(i) = convert<float>(sums.values[i]);
+      for (unsigned i = 0; i < Slots::unroll; ++i) row.values(i) = convert<float>(sums.values(i));
       addNorm(row, share, old, weights, o.matrix(o.kept));
       if constexpr (std::same_as<Q, bf16>) {
         row.store(o.matrix(o.y));
@@ -184,13 +184,15 @@ class Layer {
     Team team_;
   };
 
-  template <class Q>
+  // How many threads of a block norm() has.
+  unsigned normThreads() const {
+    using Slots = NormKernel<bf16>::Slots;
+    return BlockPerRow::shape(ceilDiv<std::uint64_t>(Slots::slotsFor(hidden_ * sizeof(bf16)), Slots::unroll)).threads;
+  }
+  template <class Q, class G = BlockPerRow>
   void norm() const {
-    auto shape = BlockPerRow::shape(
-        ceilDiv<std::uint64_t>(NormKernel<Q>::Slots::slotsFor(hidden_ * sizeof(bf16)), NormKernel<Q>::Slots::unroll));
-    shape.blocks = static_cast<unsigned>(tokens_);
-    shape.overlapPrevious = overlaps();
-    launch(stream_, shape, NormKernel<Q>{}, operands(), watch_.deviceHandle());
+    launch(stream_, {.blocks = static_cast<unsigned>(tokens_), .threads = normThreads(), .overlapPrevious = overlaps()},
+           NormKernel<Q, G>{}, operands(), watch_.deviceHandle());
   }
 
   // Before a form is looked at: no result is there. All ranks call.

@@ -10,6 +10,10 @@
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "rows/layer.hpp"
 
+#if defined(__CUDACC__)
+#include "rows/cub_rows.hpp"
+#endif
+
 namespace rows_bench {
 namespace {
 
@@ -48,16 +52,22 @@ class RankBench {
     lines.push_back(measureFused<RowOneShot, bf16>("fused norm"));
     lines.push_back(measureFused<RowOneShot, Float8E4M3>("fused norm FP8"));
     lines.push_back(measureFused<RowTwoShot, Float8E4M3>("fused two-shot FP8"));
+#if defined(__CUDACC__)
+    using ByCub = CubPerRow<512>;  // for rows of 8192, as this program has them unless it is told otherwise
+    if (layer_.normThreads() == ByCub::threads) {
+      lines.push_back(measurePair<bf16, ByCub>("all-reduce, norm by CUB", blocks, reduce));
+    }
+#endif
     compare(lines);
     return lines;
   }
 
  private:
-  template <class Q, class Reduce>
+  template <class Q, class G = BlockPerRow, class Reduce>
   Line measurePair(char const* name, unsigned blocks, Reduce const& reduce) {
     auto const both = [&] {
       reduce();
-      layer_.norm<Q>();
+      layer_.norm<Q, G>();
     };
     return measure(name, blocks, both, [&] { return layer_.wrongSums() + layer_.wrongRows<RowOneShot, Q>(); });
   }

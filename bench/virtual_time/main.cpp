@@ -6,6 +6,7 @@
 //   mscclpp-bench-virtual --check results.json... [--output=FILE.md]      beside what mscclpp-bench measured on GPUs
 //
 // Exit status: 0, 1 where the median error of a check is above its limit, 2 bad use.
+#include <cstddef>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/progress.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/runtime.hpp"
 #include "plan/options.hpp"
@@ -52,7 +54,10 @@ void install(int ranks, sim::TimingModel const& model) {
 }
 
 int check(Options const& options, sim::TimingModel const& model) {
+  Progress progress;
+  std::size_t rows = 0;
   auto const prediction = [&](bench::ModelRow const& row) -> std::optional<double> {
+    progress.show(rows++, 0, fmt::format("{} of {} bytes by {}", nameOf(row.collective), row.bytes, row.algorithm));
     auto const threads = std::uint64_t{row.blocks} * row.threads * static_cast<unsigned>(row.ranks);
     if (row.algorithm == "copy_engine" || threads > options.mostThreads) return std::nullopt;
     install(row.ranks, model);
@@ -69,6 +74,7 @@ int check(Options const& options, sim::TimingModel const& model) {
   auto const whyNone =
       fmt::format("no row that can be simulated; --most-threads={} leaves out larger launches", options.mostThreads);
   auto const result = bench::checkFiles(options.results, model.device, prediction, whyNone);
+  progress.clear();
   auto const title = "The simulated machine's clocks against measurement: " + model.device;
   if (bench::present(result, title, options.output, options.limit)) return 0;
   fmt::print(stderr, "mscclpp-bench-virtual: the median error is {:.1f} %, the limit {} %\n",

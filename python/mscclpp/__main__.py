@@ -66,6 +66,9 @@ def main() -> None:
         machines = f"{Device.count('sim')} simulated GPUs; built without a CUDA toolkit, so that it uses no real ones"
     print(f"mscclpp {__version__}: {machines}")
     print(f"headers: {include_path()}")
+    library = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", "nccl", "libmscclpp_nccl.so")
+    if os.path.exists(library):
+        print(f"programs of NCCL run with LD_PRELOAD={library}")
 
 
 if __name__ == "__main__":

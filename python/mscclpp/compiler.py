@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import functools
 import glob
 import hashlib
 import importlib.util
@@ -12,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 from types import ModuleType
 from typing import Any, Callable
 
@@ -25,6 +28,7 @@ from .language.spec import AlgoSpec
 __all__ = ["compile", "compile_native"]
 
 _HOME = os.path.dirname(os.path.abspath(__file__))
+_MOST_BYTES = 1 << 30  # kept, as of kernels
 
 
 def compile(  # pylint: disable=redefined-builtin
@@ -134,12 +138,13 @@ def _nvcc() -> str:
     raise Unsupported("compile_native: there is no nvcc on the PATH or under CUDA_HOME; name one in MSCCLPP_NVCC")
 
 
+@functools.cache
 def _version(compiler: str) -> str:
     return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def _build(name: str, file: str, key: str, command: list[str], linked: list[str]) -> str:
-    """The module's file; of the processes that ask at once, one compiles."""
+    """The module's file; of the processes and threads that ask at once, one compiles."""
     cache = _mscclpp.cache_folder()
     if not cache:
         raise SystemRefused("there is no home folder; name one for what is compiled in MSCCLPP_CACHE_DIR")
@@ -150,17 +155,36 @@ def _build(name: str, file: str, key: str, command: list[str], linked: list[str]
     made = os.path.join(folder, f"{name}-{key}.so")
     with open(made + ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.exists(made):
-            part = f"{made}.{os.getpid()}"
-            result = subprocess.run(
-                [*command, os.path.abspath(file), "-o", part, *linked], capture_output=True, text=True, check=False
-            )
-            if result.returncode != 0:
-                if os.path.exists(part):
-                    os.remove(part)
-                raise InvalidUsage(f"{file} does not compile:\n{result.stderr or result.stdout}")
-            os.replace(part, made)
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(made)  # the least recently used goes first
+            return made
+        part = f"{made}.{os.getpid()}.{threading.get_ident()}"
+        result = subprocess.run(
+            [*command, os.path.abspath(file), "-o", part, *linked], capture_output=True, text=True, check=False
+        )
+        if result.returncode != 0:
+            if os.path.exists(part):
+                os.remove(part)
+            raise InvalidUsage(f"{file} does not compile:\n{result.stderr or result.stdout}")
+        os.replace(part, made)
+        _make_room(folder, made)
     return made
+
+
+def _make_room(folder: str, made: str) -> None:
+    """Of what is kept but `made`, the least recently used goes until the rest is within the limit."""
+    kept = []
+    for entry in os.scandir(folder):
+        with contextlib.suppress(FileNotFoundError):  # others make room, too
+            kept.append((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path))
+    total = sum(size for _, size, _ in kept)
+    for _, size, path in sorted(kept):
+        if total <= _MOST_BYTES:
+            return
+        if path != made:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
+            total -= size
 
 
 def _load(name: str, path: str, key: str) -> ModuleType:

@@ -19,8 +19,10 @@ Shapes, types and meanings are DeepEP's. What differs:
 - `topk_weights` of combine() travel by a dispatch and a combine of their own. FP8 pairs travel in rows of bfloat16, so
   they take as long as those.
 - Low latency: a call does all of its work at once, so a hook has nothing to do. Two batches may be on their way.
-- There are not: several hosts, round_scale, use_ue8m0, use_logfmt, bias, statistics of waits, masks of failed ranks; up
-  to 512 experts, which ranks share evenly, and top-k up to 16. Those are refused.
+- With `enable_shrink`, low latency goes on without ranks that low_latency_update_mask_buffer() has named, the same on all
+  that are left. Nothing finds them by itself: a wait that takes too long is an error, as everywhere.
+- There are not: several hosts, round_scale, use_ue8m0, use_logfmt, bias, statistics of waits; up to 512 experts, which
+  ranks share evenly, and top-k up to 16. Those are refused.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from .group import CommGroup
 __all__ = ["Buffer", "Config", "EventOverlap", "Handle", "LowLatencyHandle"]
 
 _COLUMNS = 128  # that share a scale
+_LOW_LATENCY = "low latency"
 
 Tokens = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]
 
@@ -117,6 +120,7 @@ class Buffer:
         allow_nvlink_for_low_latency_mode: bool = True,
         allow_mnnvl: bool = False,
         explicitly_destroy: bool = False,
+        enable_shrink: bool = False,
     ):
         del num_qps_per_rank, allow_nvlink_for_low_latency_mode, allow_mnnvl, explicitly_destroy
         self.group = group
@@ -130,6 +134,9 @@ class Buffer:
             )
         self._batches: dict[tuple, _Batch] = {}
         self._turns: dict[tuple, int] = {}
+        own = self._ranks.device
+        place = f"cuda:{own.ordinal}" if own.kind == "cuda" else "cpu"
+        self._mask = torch.zeros(self.group_size, dtype=torch.int32, device=place) if enable_shrink else None
 
     # ---- what has no effect, or little
 
@@ -300,15 +307,16 @@ class Buffer:
         turn = self._turns[shape] = 1 - self._turns.get(shape, 0)
         batch = self._batch(
             num_max_dispatch_tokens_per_rank,
-            (turn, num_max_dispatch_tokens_per_rank),
+            (_LOW_LATENCY, turn, num_max_dispatch_tokens_per_rank),
             experts=num_experts,
             topk=topk_idx.shape[-1],
             hidden=x.shape[-1],
             dtype=x.dtype,
             wire=wire,
             part_of_each=True,
+            transport="automatic" if self._mask is None else "packets",
         )
-        there = batch.experts.dispatch(x, topk_idx, order="padded", stream=_stream(x))
+        there = batch.experts.dispatch(x, topk_idx, order="padded", failed=self._mask, stream=_stream(x))
         batch.last = LowLatencyHandle(there.origins, batch, tuple(there.rows.shape))
         if cumulative_local_expert_recv_stats is not None:
             cumulative_local_expert_recv_stats += there.counts
@@ -346,7 +354,7 @@ class Buffer:
             )
         if zero_copy:
             x = self.get_next_low_latency_combine_buffer(handle)
-        y = handle.batch.experts.combine(x, topk_idx, topk_weights, out=out, stream=_stream(x))
+        y = handle.batch.experts.combine(x, topk_idx, topk_weights, failed=self._mask, out=out, stream=_stream(x))
         return y, _event(async_finish and x.is_cuda), _arrived if return_recv_hook else None
 
     def get_next_low_latency_combine_buffer(self, handle: LowLatencyHandle) -> torch.Tensor:
@@ -357,7 +365,36 @@ class Buffer:
             handle.staged = torch.zeros(handle.shape, dtype=dtype, device=handle.origins.device)
         return handle.staged
 
+    def low_latency_update_mask_buffer(self, rank_to_mask: int, mask: bool = False) -> None:
+        """Leaves a rank out of low latency from the next call on, in the current stream. A rank that was left out stays
+        so until low_latency_clean_mask_buffer()."""
+        masks = self._masks("low_latency_update_mask_buffer")
+        if not 0 <= rank_to_mask < self.group_size or rank_to_mask == self.rank or not mask:
+            raise InvalidUsage(
+                f"rank {self.rank}: low_latency_update_mask_buffer of rank {rank_to_mask} with mask={mask}; it leaves out "
+                f"another of the {self.group_size} ranks, and low_latency_clean_mask_buffer() takes all in again"
+            )
+        masks[rank_to_mask] = 1
+
+    def low_latency_query_mask_buffer(self, mask_status: torch.Tensor) -> None:
+        """Writes to an int32 for each rank whether it is left out."""
+        mask_status.copy_(self._masks("low_latency_query_mask_buffer"))
+
+    def low_latency_clean_mask_buffer(self) -> None:
+        """Takes all ranks in again. Collective over all of them, whose memory for low latency is made anew."""
+        self._masks("low_latency_clean_mask_buffer").zero_()
+        if self._ranks.device.kind == "cuda":
+            torch.cuda.synchronize(self._ranks.device.ordinal)
+        self._ranks.barrier()
+        self._batches = {key: batch for key, batch in self._batches.items() if key[0] != _LOW_LATENCY}
+        self._turns.clear()
+
     # ---- how
+
+    def _masks(self, what: str) -> torch.Tensor:
+        if self._mask is None:
+            raise InvalidUsage(f"rank {self.rank}: {what} of a Buffer without masks; make it with enable_shrink=True")
+        return self._mask
 
     def _refuse(self, what: str, **arguments: Any) -> None:
         for name, value in arguments.items():

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from . import _mscclpp
-from ._mscclpp import DataType, ExpertOrder
+from ._mscclpp import DataType, ExpertOrder, ExpertTransport
 from .buffer import GpuBuffer, data_type_of
 from .errors import InvalidUsage
 from .group import CommGroup
@@ -28,6 +28,11 @@ __all__ = ["Dispatched", "ExpertParallel"]
 
 _FP8 = (DataType.float8_e4m3fn, DataType.float8_e5m2)
 _NUMBERS = (DataType.int32, DataType.uint32)
+_TRANSPORTS = {
+    "automatic": ExpertTransport.automatic,
+    "memory": ExpertTransport.memory,
+    "packets": ExpertTransport.packets,
+}
 
 
 @dataclass
@@ -43,6 +48,7 @@ class Dispatched:
     weights: Any = None  # [row] float32; by_token: [row][topk], 0 where the expert is another rank's
     experts: Any = None  # by_token: [row][topk] int32, among this rank's experts; -1: another rank's
     dropped: Any = None  # [1] int32, to which rows are added for which there was no room
+    unsent: Any = None  # [token][topk] uint8 of this rank's own: 1 where the expert's rank has failed, else 0
 
 
 class ExpertParallel:
@@ -56,6 +62,9 @@ class ExpertParallel:
     wire          of rows on their way to experts: the same, or for 16 bits float8_e4m3fn or int8, with scales
     part_of_each  each expert's row goes home by itself, and is weighted there by the weights of combine(); else a rank
                   adds up its experts' rows, weighted by the weights of dispatch(), and sends the sum
+    transport     'packets': rows travel as lines of which each tells that it has come; 'memory': as they are, some with a
+                  flag; 'automatic': packets for up to 512 tokens, where links between GPUs deliver 128 bytes whole. The
+                  results are the same
     blocks        of the kernels; left out: 132 on GPUs, 4 on the simulated machine
 
     Making one is collective, and all ranks ask for the same. It serves one batch, from its dispatch() to its combine();
@@ -74,6 +83,7 @@ class ExpertParallel:
         dtype: Any,
         wire: Any = None,
         part_of_each: bool = False,
+        transport: str = "automatic",
         blocks: Optional[int] = None,
     ):
         limits = {"experts": experts, "topk": topk, "tokens": tokens, "hidden": hidden}
@@ -82,11 +92,20 @@ class ExpertParallel:
         for name, value in {**limits, "blocks": blocks}.items():
             if not 0 <= value < 2**32:
                 raise InvalidUsage(f"rank {group.my_rank}: ExpertParallel with {name}={value}; it is from 0 to 2^32 - 1")
+        if transport not in _TRANSPORTS:
+            raise InvalidUsage(f"rank {group.my_rank}: ExpertParallel with transport={transport!r}; there are "
+                               "'automatic', 'memory' and 'packets'")
         self.group = group
         self.dtype = data_type_of(dtype)
         self.wire = self.dtype if wire is None else data_type_of(wire)
         self.native = _mscclpp.ExpertParallel(
-            group.communicator, **limits, dtype=self.dtype, wire=self.wire, part_of_each=part_of_each, blocks=blocks
+            group.communicator,
+            **limits,
+            dtype=self.dtype,
+            wire=self.wire,
+            part_of_each=part_of_each,
+            blocks=blocks,
+            transport=_TRANSPORTS[transport],
         )
         self.experts, self.topk, self.tokens, self.hidden = experts, topk, tokens, hidden
         self.part_of_each = part_of_each
@@ -114,6 +133,7 @@ class ExpertParallel:
         rows_per_expert: Optional[int] = None,
         room: Optional[int] = None,
         drop: bool = False,
+        failed: Any = None,
         out: Optional[Dispatched] = None,
         stream: int = 0,
     ) -> Dispatched:
@@ -128,6 +148,9 @@ class ExpertParallel:
         room     rows that there is memory for; by default for all that could come. (What is needed is in `firsts` and
                  `counts`, on the device: a call does not wait for it.)
         drop     what has no room is left out, counted in `dropped`, and counts as zeros at home; else it is an error
+        failed   [ranks] int32 where calls shall go on without ranks: not 0 where one has failed, the same on all that are
+                 left; only by packets. Tokens are not sent to its experts, `unsent` says which, and nothing of it is
+                 awaited. It must have stopped, and stays out for as long as this ExpertParallel
         out      what an earlier call has returned, or arrays of yours in a Dispatched, to be written; what is None there
                  is not asked for. Its rows are the room
         """
@@ -145,6 +168,8 @@ class ExpertParallel:
         routing = self._routing(what, tokens, indices, weights)
         if out is None:
             out = self._room(x, order, each, self._rows(what, order, alignment, each, room), drop, weights is not None)
+            if failed is not None:
+                out.unsent = _empty(x, (tokens, self.topk), DataType.uint8, what)
         elif room is not None or drop:
             raise InvalidUsage(f"{what} with `out`, whose rows are the room and whose `dropped` says whether rows may be "
                                "dropped; leave `room` and `drop` out")
@@ -178,6 +203,8 @@ class ExpertParallel:
             row_weights=place("weights", (*rows, *entry), DataType.float32),
             row_experts=place("experts", (*rows, *entry), DataType.int32) if by_token else 0,
             dropped=place("dropped", (1,), *_NUMBERS),
+            failed=self._failed(what, failed),
+            unsent=place("unsent", (tokens, self.topk), DataType.uint8),
             stream=stream,
         )
         return out
@@ -189,6 +216,7 @@ class ExpertParallel:
         weights: Any = None,
         *,
         weighted: bool = True,
+        failed: Any = None,
         out: Any = None,
         stream: int = 0,
     ) -> Any:
@@ -198,6 +226,7 @@ class ExpertParallel:
         indices   as they were dispatched
         weights   with part_of_each: [tokens][topk] float32, with which parts are added at home; left out: 1
         weighted  without part_of_each: by the weights that were dispatched. Rows by token go home as they are
+        failed    as dispatched, or with more ranks; what their experts would have made is missing in the sums
         """
         what = f"rank {self.rank}: combine"
         shape = _shape_of(what, "results", results)
@@ -218,6 +247,7 @@ class ExpertParallel:
             self._address(what, "out", y, (tokens, self.hidden), self.dtype),
             weights=at_weights,
             weighted=weighted,
+            failed=self._failed(what, failed),
             stream=stream,
         )
         return y
@@ -294,6 +324,9 @@ class ExpertParallel:
         if weights is not None:
             of_weights = self._address(what, "weights", weights, shape, DataType.float32)
         return self._address(what, "indices", indices, shape, DataType.int64), of_weights
+
+    def _failed(self, what: str, failed: Any) -> int:
+        return 0 if failed is None else self._address(what, "failed", failed, (self.size,), DataType.int32)
 
     def _address(self, what: str, name: str, array: Any, shape: tuple, *types: DataType) -> int:
         there = _shape_of(what, name, array)

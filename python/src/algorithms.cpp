@@ -19,7 +19,6 @@
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
-#include "mscclpp/host/error.hpp"
 #include "mscclpp/jit/plan_algorithm.hpp"
 #include "mscclpp/nccl/registration.hpp"
 
@@ -30,19 +29,6 @@ namespace {
 constexpr int done = 0;
 constexpr int refused = 1;
 
-// Runs a call with buffers of any kind in a stream of that handle.
-template <class Execute>
-void run(Communicator const& communicator, CollectiveCall call, std::uintptr_t stream, Execute const& execute,
-         std::string const& keeper = {}) {
-  HostBuffers const buffers(communicator, call, keeper);
-  CallStream const in(communicator, stream);
-  execute(*in, call);
-  in.finish(communicator);
-  if (!buffers.used()) return;
-  communicator.synchronize(*in);
-  buffers.finish();
-}
-
 // An algorithm under one of its names.
 struct NamedAlgorithm {
   std::shared_ptr<Algorithm const> algorithm;
@@ -51,7 +37,7 @@ struct NamedAlgorithm {
   bool users = false;                                // of a user's module
 
   // Whether it keeps what it makes for a buffer, by its address.
-  bool keepsBuffers() const { return users || (plan != nullptr && (plan->needsInWindow() || plan->needsOutWindow())); }
+  bool keepsBuffers() const { return users || (plan != nullptr && plan->needsWindows()); }
 
   std::string collective() const {
     return plan == nullptr ? std::string(nameOf(algorithm->collective())) : dsl::collectiveName(plan->program());
@@ -67,10 +53,9 @@ struct NamedAlgorithm {
       call.symmetric = true;
     }
     if (why = algorithm->refusal(communicator, call); !why.empty()) return refused;
-    run(
-        communicator, std::move(call), stream,
-        [&](Stream const& where, CollectiveCall const& what) { algorithm->execute(communicator, where, what); },
-        keepsBuffers() ? name : std::string());
+    HostBuffers const buffers(communicator, call, keepsBuffers() ? name : std::string());
+    runInStream(communicator, stream, buffers,
+                [&](Stream const& where) { algorithm->execute(communicator, where, call); });
     return done;
   }
 };
@@ -102,7 +87,7 @@ Collective collectiveNamed(std::string const& name) {
   if (auto const found = collectiveByName(name)) return *found;
   std::string all;
   for (auto const each : collectives) all += " " + std::string(nameOf(each));
-  throw Error(ErrorCode::invalidUsage, "there is no collective \"" + name + "\"; there are" + all);
+  refuse("there is no collective \"" + name + "\"; there are" + all);
 }
 
 // A Python function as a selector.
@@ -258,8 +243,9 @@ void bindAlgorithms(nb::module_& module) {
                                 .op = op,
                                 .symmetric = symmetric,
                                 .root = root};
-            run(communicator, std::move(call), stream, [&](Stream const& where, CollectiveCall const& what) {
-              self.execute(collectiveNamed(collective), communicator, where, what);
+            HostBuffers const buffers(communicator, call);
+            runInStream(communicator, stream, buffers, [&](Stream const& where) {
+              self.execute(collectiveNamed(collective), communicator, where, call);
             });
           },
           nb::arg("collective"), nb::arg("comm"), nb::arg("input_buffer"), nb::arg("output_buffer"),

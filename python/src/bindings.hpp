@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/device.hpp"
+#include "mscclpp/host/error.hpp"
 #include "mscclpp/host/stream.hpp"
 
 namespace mscclpp::python {
@@ -32,6 +34,9 @@ void bindAlgorithms(nb::module_& module);
 void bindExperts(nb::module_& module);
 void bindPrograms(nb::module_& module);
 void bindGroups(nb::module_& module);
+
+// InvalidUsage in Python.
+[[noreturn]] inline void refuse(std::string const& why) { throw Error(ErrorCode::invalidUsage, why); }
 
 // Python names memory and streams by numbers.
 inline void* pointerOf(std::uintptr_t number) { return reinterpret_cast<void*>(number); }

@@ -51,8 +51,6 @@ constexpr std::array elements{Element{DataType::float32, "float32", TypeCode::re
                               Element{DataType::int64, "int64", TypeCode::integer},
                               Element{DataType::uint64, "uint64", TypeCode::natural}};
 
-[[noreturn]] void refuse(std::string const& why) { throw Error(ErrorCode::invalidUsage, why); }
-
 // "float16" or "torch.float16".
 Element const& elementNamed(std::string_view name) {
   auto const bare = name.substr(name.rfind('.') + 1);

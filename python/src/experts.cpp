@@ -52,7 +52,7 @@ class StagedBuffers {
     }
   }
   // Once the call is done.
-  void leave() const {
+  void finish() const {
     for (auto const& each : buffers_) {
       if (each.to != nullptr) device_.runtime().copy(each.to, placeOf(each), each.bytes);
     }
@@ -108,7 +108,11 @@ class PythonExperts {
     staged.writes(call.rowWeights, call.room * (byToken ? topK : 1) * sizeof *call.rowWeights);
     staged.writes(call.rowExperts, byToken ? call.room * topK * sizeof *call.rowExperts : 0);
     staged.writes(call.dropped, sizeof *call.dropped);
-    run(staged, stream, [&](Stream const& in) { experts_.dispatch(in, call); });
+    staged.reads(call.failed, layout.ranks * sizeof *call.failed);
+    staged.writes(call.unsent, tokens * topK * sizeof *call.unsent);
+    staged.writes(call.unsentCount, sizeof *call.unsentCount);
+    staged.enter();
+    runInStream(*communicator_, stream, staged, [&](Stream const& in) { experts_.dispatch(in, call); });
   }
   void combine(CombineCall call, std::uintptr_t stream) const {
     auto const [tokens, topK, hidden] = sizesOf(call.tokens);
@@ -116,8 +120,10 @@ class PythonExperts {
     staged.reads(call.results, call.rows * hidden * bytesOf(experts_.type()));
     staged.reads(call.experts, tokens * topK * sizeof *call.experts);
     staged.reads(call.weights, tokens * topK * sizeof *call.weights);
+    staged.reads(call.failed, static_cast<std::size_t>(experts_.size()) * sizeof *call.failed);
     staged.writes(call.y, tokens * hidden * bytesOf(experts_.type()));
-    run(staged, stream, [&](Stream const& in) { experts_.combine(in, call); });
+    staged.enter();
+    runInStream(*communicator_, stream, staged, [&](Stream const& in) { experts_.combine(in, call); });
   }
 
  private:
@@ -125,17 +131,6 @@ class PythonExperts {
     std::size_t tokens, topK, hidden;
   };
   Sizes sizesOf(std::size_t tokens) const { return {tokens, experts_.limits().topK, experts_.limits().hidden}; }
-
-  template <class Start>
-  void run(StagedBuffers& staged, std::uintptr_t stream, Start const& start) const {
-    staged.enter();
-    CallStream const in(*communicator_, stream);
-    start(*in);
-    in.finish(*communicator_);
-    if (!staged.used()) return;
-    communicator_->synchronize(*in);
-    staged.leave();
-  }
 
   std::shared_ptr<Communicator> communicator_;
   ExpertParallel experts_;
@@ -153,6 +148,11 @@ void bindExperts(nb::module_& module) {
       .value("packed", ExpertOrder::packed, "One expert's behind the other's.")
       .value("padded", ExpertOrder::padded, "As many for each expert.")
       .value("by_token", ExpertOrder::byToken, "One for each token.");
+  using layout::ExpertTransport;
+  nb::enum_<ExpertTransport>(module, "ExpertTransport", "How rows travel.")
+      .value("automatic", ExpertTransport::automatic, "By packets where tokens are few and links are whole.")
+      .value("memory", ExpertTransport::memory, "As they are, some with a flag.")
+      .value("packets", ExpertTransport::packets, "As lines of which each has its flag.");
   HandleClass<layout::ExpertsHandle>(module, "ExpertsHandle", "DeviceExperts of kernels.");
   nb::class_<PythonExperts>(module, "ExpertParallel",
                             "Tokens to their experts and home, by addresses; mscclpp.ExpertParallel takes arrays. "
@@ -161,25 +161,28 @@ void bindExperts(nb::module_& module) {
           "__init__",
           [](PythonExperts* self, std::shared_ptr<Communicator> communicator, std::uint32_t experts, std::uint32_t topK,
              std::uint32_t tokens, std::uint32_t hidden, DataType type, DataType wire, bool partOfEach,
-             std::uint32_t blocks, std::vector<int> ranks) {
+             std::uint32_t blocks, layout::ExpertTransport transport, std::vector<int> ranks) {
             new (self) PythonExperts(std::move(communicator),
                                      {.experts = experts,
                                       .topK = topK,
                                       .tokens = tokens,
                                       .hidden = hidden,
                                       .blocks = blocks,
-                                      .partOfEach = partOfEach},
+                                      .partOfEach = partOfEach,
+                                      .transport = transport},
                                      type, wire, std::move(ranks));
           },
           nb::arg("communicator"), nb::kw_only(), nb::arg("experts"), nb::arg("topk"), nb::arg("tokens"),
           nb::arg("hidden"), nb::arg("dtype"), nb::arg("wire"), nb::arg("part_of_each") = false,
-          nb::arg("blocks") = 132, nb::arg("ranks") = std::vector<int>(), WithoutGil())
+          nb::arg("blocks") = 132, nb::arg("transport") = layout::ExpertTransport::automatic,
+          nb::arg("ranks") = std::vector<int>(), WithoutGil())
       .def(
           "dispatch",
           [](PythonExperts const& self, std::uintptr_t x, std::uintptr_t indices, std::uint32_t tokens,
              ExpertOrder order, std::uint32_t orderRows, std::uintptr_t rows, std::size_t room, std::uintptr_t weights,
              std::uintptr_t scales, std::uintptr_t firsts, std::uintptr_t counts, std::uintptr_t origins,
-             std::uintptr_t rowWeights, std::uintptr_t rowExperts, std::uintptr_t dropped, std::uintptr_t stream) {
+             std::uintptr_t rowWeights, std::uintptr_t rowExperts, std::uintptr_t dropped, std::uintptr_t failed,
+             std::uintptr_t unsent, std::uintptr_t unsentCount, std::uintptr_t stream) {
             self.dispatch({.x = pointerOf(x),
                            .experts = at<std::int64_t>(indices),
                            .weights = at<float>(weights),
@@ -194,29 +197,35 @@ void bindExperts(nb::module_& module) {
                            .origins = at<std::uint32_t>(origins),
                            .rowWeights = at<float>(rowWeights),
                            .rowExperts = at<std::int32_t>(rowExperts),
-                           .dropped = at<std::uint32_t>(dropped)},
+                           .dropped = at<std::uint32_t>(dropped),
+                           .failed = at<std::int32_t>(failed),
+                           .unsent = at<std::uint8_t>(unsent),
+                           .unsentCount = at<std::uint32_t>(unsentCount)},
                           stream);
           },
           nb::arg("x"), nb::arg("indices"), nb::arg("tokens"), nb::arg("order"), nb::arg("order_rows"), nb::arg("rows"),
           nb::arg("room"), nb::arg("weights") = 0, nb::arg("scales") = 0, nb::arg("firsts") = 0, nb::arg("counts") = 0,
           nb::arg("origins") = 0, nb::arg("row_weights") = 0, nb::arg("row_experts") = 0, nb::arg("dropped") = 0,
-          nb::arg("stream") = 0, WithoutGil(), "By addresses; 0: not there, not asked for.")
+          nb::arg("failed") = 0, nb::arg("unsent") = 0, nb::arg("unsent_count") = 0, nb::arg("stream") = 0,
+          WithoutGil(), "By addresses; 0: not there, not asked for.")
       .def(
           "combine",
           [](PythonExperts const& self, std::uintptr_t results, std::size_t rows, std::uintptr_t indices,
-             std::uint32_t tokens, std::uintptr_t y, std::uintptr_t weights, bool weighted, std::uintptr_t stream) {
+             std::uint32_t tokens, std::uintptr_t y, std::uintptr_t weights, bool weighted, std::uintptr_t failed,
+             std::uintptr_t stream) {
             self.combine({.results = pointerOf(results),
                           .rows = rows,
                           .experts = at<std::int64_t>(indices),
                           .weights = at<float>(weights),
                           .tokens = tokens,
                           .y = pointerOf(y),
-                          .weighted = weighted},
+                          .weighted = weighted,
+                          .failed = at<std::int32_t>(failed)},
                          stream);
           },
           nb::arg("results"), nb::arg("rows"), nb::arg("indices"), nb::arg("tokens"), nb::arg("y"),
-          nb::arg("weights") = 0, nb::arg("weighted") = true, nb::arg("stream") = 0, WithoutGil(),
-          "By addresses; 0: not there.")
+          nb::arg("weights") = 0, nb::arg("weighted") = true, nb::arg("failed") = 0, nb::arg("stream") = 0,
+          WithoutGil(), "By addresses; 0: not there.")
       .def_prop_ro("rank", [](PythonExperts const& self) { return self.experts().rank(); })
       .def_prop_ro("size", [](PythonExperts const& self) { return self.experts().size(); })
       .def_prop_ro("experts", [](PythonExperts const& self) { return self.experts().limits().experts; })
@@ -225,6 +234,8 @@ void bindExperts(nb::module_& module) {
       .def_prop_ro("hidden", [](PythonExperts const& self) { return self.experts().limits().hidden; })
       .def_prop_ro("blocks", [](PythonExperts const& self) { return self.experts().limits().blocks; })
       .def_prop_ro("part_of_each", [](PythonExperts const& self) { return self.experts().limits().partOfEach; })
+      .def_prop_ro("by_packets",
+                   [](PythonExperts const& self) { return self.experts().deviceHandle().layout.packets != 0; })
       .def_prop_ro("dtype", [](PythonExperts const& self) { return self.experts().type(); })
       .def_prop_ro("wire", [](PythonExperts const& self) { return self.experts().wire(); })
       .def_prop_ro("experts_of_rank", [](PythonExperts const& self) { return self.experts().expertsOfRank(); })

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "mscclpp/base/bits.hpp"
-#include "mscclpp/host/error.hpp"
 
 namespace mscclpp::python {
 
@@ -27,16 +26,14 @@ HostBuffers::HostBuffers(Communicator const& communicator, CollectiveCall& call,
   bool const outIsThere = !hasOut || isDeviceMemory(runtime, call.out);
   if (inIsThere && outIsThere) return;
   if (inIsThere != outIsThere && hasIn && hasOut) {
-    throw Error(ErrorCode::invalidUsage,
-                "rank " + std::to_string(communicator.rank()) +
-                    ": one buffer of a call is memory of the simulated device and the other one is not; give two of a "
-                    "kind, such as two CPU tensors or two of RawGpuBuffer");
+    refuse("rank " + std::to_string(communicator.rank()) +
+           ": one buffer of a call is memory of the simulated device and the other one is not; give two of a "
+           "kind, such as two CPU tensors or two of RawGpuBuffer");
   }
   if (!keeper.empty()) {
-    throw Error(ErrorCode::invalidUsage,
-                "rank " + std::to_string(communicator.rank()) + ": '" + keeper +
-                    "' may keep what it makes for a buffer, by its address; give it memory of the device, such as "
-                    "GpuBuffer or RawGpuBuffer, and keep that");
+    refuse("rank " + std::to_string(communicator.rank()) + ": '" + keeper +
+           "' may keep what it makes for a buffer, by its address; give it memory of the device, such as "
+           "GpuBuffer or RawGpuBuffer, and keep that");
   }
   auto const in = reinterpret_cast<std::uintptr_t>(call.in), out = reinterpret_cast<std::uintptr_t>(call.out);
   // Where they overlap, as in calls in place, they do so here.

@@ -4,9 +4,11 @@
 // tensor, takes the call's bytes through memory that is. Elsewhere, and for device memory, it is the call's own.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
+#include "bindings.hpp"
 #include "mscclpp/collectives/algorithm.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 
@@ -31,5 +33,17 @@ class HostBuffers {
   void const* out_ = nullptr;
   std::size_t outBytes_ = 0;
 };
+
+// start(stream) in the stream of that handle. Where `buffers` took part, as used() says, the call is done then, and
+// finish() of them too.
+template <class Buffers, class Start>
+void runInStream(Communicator const& communicator, std::uintptr_t handle, Buffers const& buffers, Start const& start) {
+  CallStream const in(communicator, handle);
+  start(*in);
+  in.finish(communicator);
+  if (!buffers.used()) return;
+  communicator.synchronize(*in);
+  buffers.finish();
+}
 
 }  // namespace mscclpp::python

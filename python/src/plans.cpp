@@ -12,7 +12,6 @@
 #include "mscclpp/dsl/execution_plan.hpp"
 #include "mscclpp/dsl/plan_algorithm.hpp"
 #include "mscclpp/dsl/plan_json.hpp"
-#include "mscclpp/host/error.hpp"
 #include "mscclpp/jit/plan_executor.hpp"
 
 namespace mscclpp::python {
@@ -30,12 +29,11 @@ class Executor {
                DataType type, dsl::ExecutionPlan const& plan, std::uintptr_t handle, dsl::PlanPackets packets,
                ReduceOp op) {
     if (rank != communicator_->rank()) {
-      throw Error(ErrorCode::invalidUsage, "Executor.execute: rank " + std::to_string(rank) +
-                                               " of a communicator whose rank here is " +
-                                               std::to_string(communicator_->rank()));
+      refuse("Executor.execute: rank " + std::to_string(rank) + " of a communicator whose rank here is " +
+             std::to_string(communicator_->rank()));
     }
     CollectiveCall buffers{.in = pointerOf(in), .out = pointerOf(out), .inBytes = inBytes, .outBytes = outBytes};
-    HostBuffers const held(*communicator_, buffers);
+    HostBuffers const held(*communicator_, buffers, plan.needsWindows() ? plan.program().name.str() : std::string());
     dsl::PlanExecution const call{.in = buffers.in,
                                   .out = buffers.out,
                                   .inBytes = inBytes,
@@ -43,12 +41,8 @@ class Executor {
                                   .type = type,
                                   .op = op,
                                   .packets = packets};
-    CallStream const stream(*communicator_, handle);
-    kept(plan, *stream, call).execute(*stream, call);
-    stream.finish(*communicator_);
-    if (!held.used()) return;
-    communicator_->synchronize(*stream);
-    held.finish();
+    runInStream(*communicator_, handle, held,
+                [&](Stream const& stream) { kept(plan, stream, call).execute(stream, call); });
   }
   // Frees it. Kernels must have ended.
   void reset() { kept_.clear(); }

@@ -22,18 +22,10 @@ namespace {
 
 using dsl::Chunks;
 
-[[noreturn]] void refuse(std::string const& why) { throw Error(ErrorCode::invalidUsage, why); }
-
 dsl::Collective collectiveOf(std::string const& name, int ranks, int chunkFactor, int inputs, int outputs) {
-  using dsl::CollectiveKind;
-  constexpr std::pair<char const*, CollectiveKind> known[]{
-      {"allgather", CollectiveKind::allGather},         {"allreduce", CollectiveKind::allReduce},
-      {"reducescatter", CollectiveKind::reduceScatter}, {"alltoall", CollectiveKind::allToAll},
-      {"sendrecv", CollectiveKind::sendReceive},        {"test", CollectiveKind::custom}};
-  for (auto const& [each, kind] : known) {
-    if (name == each) return {kind, ranks, chunkFactor, inputs, outputs};
-  }
-  refuse("there is no collective \"" + name + "\" of programs");
+  auto const kind = dsl::collectiveKindOf(name);
+  if (!kind) refuse("there is no collective \"" + name + "\" of programs");
+  return {*kind, ranks, chunkFactor, inputs, outputs};
 }
 
 class Program {

@@ -88,7 +88,7 @@ struct NormAlone {
       auto const load = [&](Part& part, std::size_t first) {
         auto const add = [&](auto const& sums, auto const&... old) {
           MSCCLPP_UNROLL
-          for (unsigned i = 0; i < Part::slots; ++i) part.values(i) = convert<float>(sums.values[i]);
+          for (unsigned i = 0; i < Part::slots; ++i) part.values(i) = convert<float>(sums.values(i));
           addResidual(part, old...);
         };
         if constexpr (Adds) {

@@ -4,13 +4,13 @@
 # The API reference: a Markdown page of each public header, from its own comments.
 #
 #   api_reference.py write --root=FOLDER --out=FOLDER     to OUT/reference
-#   api_reference.py check --root=FOLDER [--bare=N] [--list]
+#   api_reference.py check --root=FOLDER
 #
 # A page has the contract at the head of the header, then each public type and function with the comment on it, as it is
-# declared. check: every public header opens with a contract, and of its types and functions at most N are bare. Bare is
-# what has no comment on it or on the lines that it stands together with, is named in no comment of its header, and is
-# not what the header is named for. --list names those that are. Public: include/mscclpp without the folders detail,
-# impl, arch and sim/backend, and namespaces of these names.
+# declared. check: every public header opens with a contract, and none of its types and functions is bare. Bare is what
+# has no comment on it or on the lines that it stands together with, is named in no comment of its header, and is not
+# what the header is named for. Public: include/mscclpp without the folders detail, impl, arch and sim/backend, and
+# namespaces of these names.
 """Makes pages of headers, and finds what has no comment."""
 
 import argparse
@@ -239,7 +239,7 @@ def comments_in(declarations):
         yield from comments_in(declaration.members)
 
 
-def check(root, most, listed):
+def check(root):
     failed, found, counted = False, [], 0
     for name in public_headers(root):
         header = read(root, name)
@@ -251,14 +251,11 @@ def check(root, most, listed):
         known = "\n".join([subject, *header.contract, *comments_in(header.declarations)])
         found += [(name, declaration, owner) for declaration, owner in bare(header.declarations, known)]
     print(f"{len(found)} of {counted} public types and functions have no comment")
-    if listed or len(found) > most:
-        for name, declaration, owner in found:
-            print(f"{name}:{declaration.line}: {owner.name + '::' if owner else ''}{declaration.name}")
-    if len(found) > most:
-        print(f"error: {most} are allowed; say what the new ones do, on them or where the header explains its own")
+    for name, declaration, owner in found:
+        print(f"{name}:{declaration.line}: {owner.name + '::' if owner else ''}{declaration.name}")
+    if found:
+        print("error: say what these do, on them or where the header explains its own")
         failed = True
-    elif len(found) < most:
-        print(f"{most} are allowed, which can be lowered to {len(found)}")
     return failed
 
 
@@ -275,11 +272,9 @@ def main():
     parser.add_argument("what", choices=["write", "check"])
     parser.add_argument("--root", required=True)
     parser.add_argument("--out")
-    parser.add_argument("--bare", type=int, default=0)
-    parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     if arguments.what == "check":
-        return check(arguments.root, arguments.bare, arguments.list)
+        return check(arguments.root)
     if not arguments.out:
         parser.error("write wants --out")
     for place, text in Reference(arguments.root).pages():

@@ -15,6 +15,8 @@ TYPE = re.compile(r"(enum(?:\s+class|\s+struct)?|class|struct|union)\s+"
                   r"(?:(?:alignas\([^)]*\)|\[\[.*?\]\]|MSCCLPP_\w+)\s*)*([\w:]+)")
 CONSTRUCTOR_INITIALISERS = re.compile(r"\)\s*(?:noexcept\s*)?:\s(?!:)")
 NAME_AHEAD = re.compile(r"([\w:]*operator\s*(?:\(\)|\[\]|[^\s\w(]+|\s*[\w:]+[\s*&]*)|[\w:~]+)\s*$")
+# Of a pointer or reference to a function or an array: void (*name)(int).
+POINTER_NAME = re.compile(r"\((?:\w+::)*[*&]\s*(?:const\s+)?(\w+)\s*[)\[]")
 HIDES = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'(?!\w)", re.DOTALL)
 
 
@@ -156,7 +158,7 @@ class Header:
 
     def _kind_of_body(self, header):
         rest = without_template(header)
-        if re.match(r"(inline\s+)?namespace\b|extern\s+$", rest):
+        if re.match(r"(inline\s+)?namespace\b|extern$", rest):
             return "namespace"
         if is_type(rest):
             return "type"
@@ -198,6 +200,8 @@ class Header:
                 self._as_function(new, called, rest, inside)
             elif re.search(r"\w<[^=]*>\s*=", rest):
                 return  # a specialisation
+            elif pointer := POINTER_NAME.search(rest.split("=")[0]):
+                new.name = pointer.group(1)
             else:
                 new.name = (re.findall(r"(\w+)\s*(?:\[[^=]*\])?\s*(?:=|\{|:\s|$)", rest) or [""])[0]
                 if len(new.text) > MOST_SHOWN:
@@ -311,6 +315,8 @@ def function_name(rest):
         if rest[at] == "=" and not re.search(r"operator\s*[^\s\w(]*$", rest[:at]):
             return None
         if rest[at] == "(":
+            if POINTER_NAME.match(rest, at):
+                return None
             ahead = rest[:at]
             if re.search(r"\b(alignas|decltype|explicit|noexcept)\s*$", ahead):
                 at = past_parentheses(rest, at)

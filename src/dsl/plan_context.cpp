@@ -10,6 +10,7 @@
 #include "mscclpp/dsl/detail/lower/lower.hpp"
 #include "mscclpp/dsl/passes/coarsen.hpp"
 #include "mscclpp/dsl/passes/promote.hpp"
+#include "mscclpp/host/hierarchy.hpp"
 #include "mscclpp/host/multicast.hpp"
 
 namespace mscclpp::dsl {
@@ -82,17 +83,37 @@ Widest widestOf(Program const& program) {
 
 Verdict verdictOn(Program program) { return prove(program); }
 
-void requireReach(Communicator const& communicator, Program const& program) {
-  int const rank = communicator.rank();
-  for (auto const& channel : program.ranks[static_cast<std::size_t>(rank)].channels) {
-    if (channel.kind != ChannelKind::memory || communicator.reaches(channel.peer)) continue;
-    fail(ErrorCode::unsupported,
-         "rank {}: program '{}' has a memory channel to rank {}, which is on another host; use a port channel there",
-         rank, program.name.str(), channel.peer);
-  }
-}
-
 }  // namespace
+
+std::string hostsRefusal(Program const& program, std::vector<int> const& hosts) {
+  if (hosts.empty()) return {};
+  auto const hostOf = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
+  for (int rank = 0; rank < program.size(); ++rank) {
+    auto const apart = [&](int other) { return hostOf(other) != hostOf(rank); };
+    auto const refused = [&](char const* what, int other) {
+      return fmt::format("it has {} rank {} and rank {}, which are on different hosts; use a port channel there", what,
+                         std::min(rank, other), std::max(rank, other));
+    };
+    auto const& mine = program.ranks[static_cast<std::size_t>(rank)];
+    for (auto const& channel : mine.channels) {
+      if (channel.kind == ChannelKind::memory && apart(channel.peer)) {
+        return refused("a memory channel between", channel.peer);
+      }
+      auto const far = std::ranges::find_if(channel.ranks, apart);
+      if (far != channel.ranks.end()) return refused("a switch channel of", *far);
+    }
+    for (auto const& block : mine.blocks) {
+      for (auto const& step : block.steps) {
+        if (step.link == ChannelKind::port) continue;
+        for (auto const* operands : {&step.sources, &step.targets}) {
+          auto const far = std::ranges::find_if(*operands, apart, &Chunks::rank);
+          if (far != operands->end()) return refused("a step that moves data between", far->rank);
+        }
+      }
+    }
+  }
+  return {};
+}
 
 PlanContext::PlanContext(Communicator const& communicator, Program const& program, std::uint64_t maxBytes,
                          StepForm form)
@@ -114,7 +135,9 @@ PlanContext::PlanContext(Communicator const& communicator, Program const& progra
     fail(ErrorCode::invalidUsage, "rank {}: a context of program '{}' for messages of {} bytes; {} are possible", rank,
          program.name.str(), maxBytes, largestMessage);
   }
-  requireReach(communicator, program);
+  if (auto const why = hostsRefusal(program, hostsOf(communicator)); !why.empty()) {
+    fail(ErrorCode::unsupported, "rank {}: program '{}': {}", rank, program.name.str(), why);
+  }
   // As kernels have it.
   auto made = program;
   markConclusions(made, verdict.reductions);

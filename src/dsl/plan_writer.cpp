@@ -121,6 +121,12 @@ std::string collectiveName(Program const& program) {
   return std::string(wordFor(collectiveWords, program.collective.kind));
 }
 
+std::optional<CollectiveKind> collectiveKindOf(std::string_view name) {
+  auto const found = std::ranges::find(collectiveWords, name, [](auto const& each) { return each.second; });
+  if (found == collectiveWords.end()) return {};
+  return found->first;
+}
+
 std::string toJson(Program const& program) { return planOf(program).dump() + "\n"; }
 
 std::string mscclppRefusal(Program const& program) {

@@ -8,7 +8,7 @@
 
 #include "base/format.hpp"
 #include "base/read_file.hpp"
-#include "jit/command.hpp"
+#include "base/run_command.hpp"
 #include "jit/work_folder.hpp"
 #include "mscclpp/host/env.hpp"
 
@@ -51,9 +51,8 @@ bool hasHooks() {
 
 std::string hostCompiler() {
   static std::string const found = [] {
-    WorkFolder const work;
     auto const name = compilerName();
-    auto const result = runCommand({name, "--version"}, work.path());
+    auto const result = runCommand({name, "--version"});
     if (result.status != 0) {
       fail(ErrorCode::unsupported,
            "kernels for the simulated machine are compiled by {}, and {} --version ends with status {}; name a C++20 "
@@ -69,7 +68,7 @@ std::string buildForHost(HostBuild const& build, Options const& options) {
   auto const headers = build.into / "include";
   writeHeaders(headers);
   auto const run = [&](std::vector<std::string> const& command) {
-    auto const result = runCommand(command, build.into);
+    auto const result = runCommand(command);
     if (result.status != 0) failToCompile(build.what, result.said);
   };
   auto const unit = (build.into / "unit.o").string(), object = (build.into / "unit.so").string();

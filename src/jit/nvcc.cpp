@@ -5,7 +5,7 @@
 
 #include "base/format.hpp"
 #include "base/read_file.hpp"
-#include "jit/command.hpp"
+#include "base/run_command.hpp"
 #include "jit/work_folder.hpp"
 #include "mscclpp/host/env.hpp"
 
@@ -38,10 +38,9 @@ Nvcc const& Nvcc::instance() {
 }
 
 Nvcc::Nvcc() {
-  WorkFolder const work;
   auto const names = candidates();
   for (auto const& name : names) {
-    auto const result = runCommand({name, "--version"}, work.path());
+    auto const result = runCommand({name, "--version"});
     if (result.status != 0) continue;
     path_ = name;
     version_ = name + "\n" + result.said;
@@ -61,7 +60,7 @@ CudaCompiler::Image Nvcc::compile(Request const& request, int architecture) cons
                                    "-w",  "-I" + headers.string()};
   appendOptions(command, request.options);
   command.insert(command.end(), {"-o", image.string(), source.string()});
-  if (auto const result = runCommand(command, work.path()); result.status != 0) {
+  if (auto const result = runCommand(command); result.status != 0) {
     failToCompile(request.describe(fmt::format("sm_{}", architecture)), result.said);
   }
   auto bytes = readFile(image.string(), "a compiled kernel");

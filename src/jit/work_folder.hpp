@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/format.hpp"
+#include "jit/embedded.hpp"
 
 namespace mscclpp::jit {
 
@@ -40,6 +41,11 @@ inline void writeFile(std::filesystem::path const& path, std::string_view conten
   std::ofstream file(path, std::ios::binary);
   file << content;
   if (!file.flush()) throwSystemError(fmt::format("write {}", path.string()), errno);
+}
+
+// The library's headers, for those who read files.
+inline void writeHeaders(std::filesystem::path const& folder) {
+  for (auto const& header : embeddedHeaders()) writeFile(folder / header.name, header.text);
 }
 
 }  // namespace mscclpp::jit

@@ -18,20 +18,32 @@
 namespace mscclpp::nccl {
 namespace {
 
-// Made with the communicator, since only the two ranks of a message call. Rings of all peers take up to 64 MiB, and
-// less where chunks of 256 KiB need no more, with which 32 lanes fill a link (send_recv.hpp). Packets of a lane of the
-// largest message that goes by them fit its slots, where there are 32 lanes: none waits for those ahead to be taken.
-layout::PointToPointRequirement linkRequirement(int ranks) {
+// Made with the communicator, since only the two ranks of a message call: slots of packets, which leave room for the
+// counters of signals in the 8 MiB that a communicator takes until it is used. Packets of a lane of the largest message
+// that goes by them fit its slots, where there are 32 lanes: none waits for those ahead to be taken. The slots of
+// larger messages come with the first that needs them. Then all of it takes up to 64 MiB, and less where chunks of 256
+// KiB need no more, with which 32 lanes fill a link (send_recv.hpp). `near`: ranks of a host. What messages with other
+// hosts' ranks go through is made at once, too.
+layout::PointToPointRequirement linkRequirement(int ranks, int near) {
+  constexpr std::uint64_t mostAtFirst = (8 << 20) - (256 << 10);
   constexpr std::uint64_t most = 64 << 20;
   constexpr std::uint64_t largestChunk = 256 << 10;
+  constexpr std::uint64_t mostFar = 32 << 20;
   layout::PointToPointRequirement need;
   auto const all = static_cast<std::uint32_t>(ranks);
-  need.lanes = std::clamp(std::bit_floor(128 / all), 2u, 32u);
+  auto const here = static_cast<std::uint32_t>(near);
+  need.lanes = std::clamp(std::bit_floor(128 / here), 2u, 32u);
   need.packetBytes = 16 << 10;
-  auto const peers = ranks > 1 ? all - 1 : 1;
+  need.stagesLater = true;
+  auto const layoutNow = [&] { return layout::PointToPointLayout::make(all, here, need); };
+  while (need.packetBytes > 1920 && layoutNow().total > mostAtFirst) need.packetBytes -= 1920;
+  auto const peers = here > 1 ? here - 1 : 1;
   auto const each = most / (std::uint64_t{peers} * need.lanes * need.slots);
-  auto const packets = layout::PointToPointLayout::make(all, need).packetSlot;
-  need.stageBytes = each < 2 * packets ? packets : std::min((each - packets) / 4096 * 4096, largestChunk);
+  need.stageBytes = std::min((each - layoutNow().packetSlot) / 4096 * 4096, largestChunk);
+  if (all > here) {
+    auto const slots = std::uint64_t{2} * (all - here) * need.farLanes * need.slots;
+    need.farBytes = std::min(mostFar / slots / 4096 * 4096, need.farBytes);
+  }
   return need;
 }
 
@@ -84,13 +96,15 @@ Comm::Comm(std::unique_ptr<Communicator> communicator, Wishes const& wishes)
       queue_(device_, false) {
   if (auto const limit = patience("MSCCLPP_KERNEL_TIMEOUT")) communicator_->setTimeLimit(*limit);
   meetFirst();
-  if (isApart_) return;
+  if (allGoesToReal()) return;
   setContextLimits(*communicator_, {.blocks = wishes.maxBlocks});
   (void)World::of(*communicator_);
   prepareKernels(device());
-  links_.emplace(*communicator_, linkRequirement(size()));
-  signals_.emplace(*communicator_, ranksHere_ == size());
+  makeLinks();
+  if (!isApart_) signals_.emplace(*communicator_, ranksHere_ == size());
 }
+
+void Comm::makeLinks() { links_.emplace(*communicator_, linkRequirement(size(), mostReached_)); }
 
 Comm::Comm(std::shared_ptr<Bootstrap> bootstrap, Device device, Wishes const& wishes)
     : Comm(std::make_unique<Communicator>(std::move(bootstrap), device), wishes) {}
@@ -109,7 +123,9 @@ void Comm::meetFirst() {
     int realVersion;
     unsigned forced;
     std::uint64_t plans;
-    int apartFrom;  // a rank; -1: none
+    int reached;  // ranks, itself one of them
+    int firstReached;
+    int lastReached;
   };
   auto const* const real = RealNccl::instance();
   Introduction mine{.process = process,
@@ -117,9 +133,14 @@ void Comm::meetFirst() {
                     .realVersion = real == nullptr ? 0 : real->version,
                     .forced = Forced::instance().bits(),
                     .plans = algorithms_->mark,
-                    .apartFrom = -1};
+                    .reached = 0,
+                    .firstReached = rank(),
+                    .lastReached = rank()};
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank() && !communicator_->reaches(peer)) mine.apartFrom = peer;
+    if (peer != rank() && !communicator_->reaches(peer)) continue;
+    ++mine.reached;
+    mine.firstReached = std::min(mine.firstReached, peer);
+    mine.lastReached = std::max(mine.lastReached, peer);
   }
   std::vector<Introduction> all(static_cast<std::size_t>(size()));
   all[static_cast<std::size_t>(rank())] = mine;
@@ -140,18 +161,17 @@ void Comm::meetFirst() {
              rank(), planFolder(), other);
     }
   }
-  auto const apart = std::ranges::find_if(all, [](Introduction const& one) { return one.apartFrom >= 0; });
-  isApart_ = apart != all.end();
+  mostReached_ = std::ranges::max(all, {}, &Introduction::reached).reached;
+  isApart_ = std::ranges::any_of(all, [&](Introduction const& one) { return one.reached < size(); });
+  bool const even = std::ranges::all_of(all, [&](Introduction const& one) {
+    return one.reached == mostReached_ && one.lastReached - one.firstReached + 1 == one.reached;
+  });
+  ranksOfHost_ = even ? mostReached_ : 1;
   if (real != nullptr) {
     shadow_.emplace(*real, *communicator_);
     if (isApart_)
       log(LogLevel::info, "rank {}: everything goes to NCCL {}, since not all ranks reach each other", rank(),
           real->version);
-  } else if (isApart_) {
-    refuse(ncclInvalidUsage,
-           "rank {} does not reach the memory of rank {}, on another host perhaps; name NVIDIA's libnccl.so.2 in "
-           "MSCCLPP_NCCL_LIB_PATH, which such communicators then go to",
-           apart - all.begin(), apart->apartFrom);
   } else if (mine.forced != 0) {
     refuse(ncclInvalidUsage,
            "MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION is set, but MSCCLPP_NCCL_LIB_PATH, which it needs, is not");
@@ -159,7 +179,7 @@ void Comm::meetFirst() {
 }
 
 bool Comm::goesToReal(Operation const& operation) const {
-  return shadow_ && (isApart_ || Forced::instance().holds(operation.collective));
+  return allGoesToReal() || (shadow_ && Forced::instance().holds(operation.collective));
 }
 
 void Comm::check(Operation const& operation) const {
@@ -190,7 +210,9 @@ void Comm::check(Operation const& operation) const {
 void Comm::check(OneSided const& operation) {
   requireUsable();
   if (!signals_) {
-    refuse(ncclInvalidUsage, "rank {}: puts and signals do not go to NCCL's own library, as all of this communicator",
+    refuse(ncclInvalidUsage,
+           "rank {}: puts and signals go where all ranks reach each other's memory, which these, of several hosts, do "
+           "not; send messages",
            rank());
   }
   signals_->check(operation.signal);
@@ -608,7 +630,7 @@ void Comm::abortWork() noexcept {
 void Comm::suspend() {
   std::lock_guard const lock(mutex_);
   requireUsable();
-  auto const bytes = contextCounts(*communicator_).workspaceBytes + linkBytes();
+  auto const bytes = contextCounts(*communicator_).workspaceBytes + (links_ ? links_->bytes() : 0);
   // Waits for the work of all ranks.
   releaseContexts(*communicator_);
   links_.reset();
@@ -621,23 +643,18 @@ void Comm::suspend() {
 void Comm::resume() {
   std::lock_guard const lock(mutex_);
   if (!suspended_) refuse(ncclInvalidUsage, "rank {}: the communicator is not suspended", rank());
-  if (!isApart_) links_.emplace(*communicator_, linkRequirement(size()));
+  if (!allGoesToReal()) makeLinks();
   queue_.renew();
   suspended_ = false;
   barred_ = false;
   if (aborted_ || revoked_ || finalized_ || failure_ != ncclSuccess) barred_ = true;
 }
 
-std::size_t Comm::linkBytes() const {
-  if (!links_) return 0;
-  return layout::PointToPointLayout::make(static_cast<std::uint32_t>(size()), linkRequirement(size())).total;
-}
-
 Comm::Memory Comm::memory() {
   std::lock_guard const lock(mutex_);
   Memory memory{.suspendable = suspendedBytes_, .rest = signals_ ? signals_->bytes() : 0, .suspended = suspended_};
   if (!suspended_) {
-    memory.suspendable = contextCounts(*communicator_).workspaceBytes + linkBytes();
+    memory.suspendable = contextCounts(*communicator_).workspaceBytes + (links_ ? links_->bytes() : 0);
     for (auto const& scratch : scratch_) memory.suspendable += scratch.bytes();
   }
   return memory;
@@ -675,6 +692,9 @@ double Comm::predictedTime(std::span<Operation const> operations) const {
              nameOf(operation.collective), found.algorithm->name());
     }
     seconds += *time;
+  }
+  if (messages && isApart_) {
+    refuse(ncclInvalidUsage, "rank {}: the model of costs does not know messages of ranks of several hosts", rank());
   }
   // All together, in one kernel.
   if (messages) seconds += model.kernelTime + model.packetTime + sent / model.storeRate;

@@ -4,7 +4,8 @@
 //
 // What this library does not do goes to NVIDIA's own, where the environment names that (real_nccl.hpp): everything of a
 // communicator whose ranks do not all reach each other, what the environment forces, and what the build has no
-// algorithm for. All of it follows from what is equal on all ranks.
+// algorithm for. All of it follows from what is equal on all ranks. Where the environment names none, ranks of several
+// hosts use this library's own ways between them.
 //
 // Work is put in by one thread at a time; abort(), asyncError() and what asks for numbers may be called by any thread
 // at any time.
@@ -55,6 +56,9 @@ class Comm {
   int ranksHere() const noexcept { return ranksHere_; }  // in this process
   Wishes const& wishes() const noexcept { return wishes_; }
   bool hasOneSided() const noexcept { return signals_.has_value(); }
+  // Ranks that follow each other and reach each other's memory, as many on each host: all of the communicator on one
+  // host, one where hosts have different numbers, or other ranks between them.
+  int ranksOfHost() const noexcept { return ranksOfHost_; }
 
   // Throws where this cannot be right.
   void check(Operation const& operation) const;
@@ -121,6 +125,8 @@ class Comm {
 
   void meetFirst();
   bool goesToReal(Operation const& operation) const;
+  bool allGoesToReal() const { return isApart_ && shadow_; }
+  void makeLinks();
   Queue& queueOf(void* stream);
   CollectiveCall callFor(Operation const& operation) const;
   // Or why the build has nothing for it.
@@ -135,7 +141,6 @@ class Comm {
   void requireUsableOrRevoked() const;
   void bar(std::atomic<bool>& why) noexcept;
   Window& windowNamed(void* window);
-  std::size_t linkBytes() const;
   bool isSymmetric(void const* data, std::size_t bytes) const;
   std::byte* scratch(std::size_t bytes, bool capturing);
   void note(Error const& error) noexcept;
@@ -155,6 +160,8 @@ class Comm {
   std::optional<Signals> signals_;
   std::optional<Shadow> shadow_;
   bool isApart_ = false;  // there are ranks whose memory is not reached
+  int mostReached_ = 0;   // by one rank, of all ranks, with itself
+  int ranksOfHost_ = 1;
   Queue queue_;
   std::map<std::pair<int, bool>, Queue> messages_;  // by peer, and whether they go there
   std::map<std::uint64_t, Queue> captured_;  // by graph, each with a team of its own: it may run beside other work

@@ -40,6 +40,13 @@ __attribute__((visibility("default"))) void* mscclppNcclSimCreateStream() {
   return made;
 }
 
+__attribute__((visibility("default"))) int mscclppNcclSimSynchronizeStream(void* stream) {
+  return nccl::guarded("mscclppNcclSimSynchronizeStream", [&] {
+    Stream::borrow(nccl::currentDevice(), stream).synchronize();
+    return ncclSuccess;
+  });
+}
+
 __attribute__((visibility("default"))) int mscclppNcclSimDestroyStream(void* stream) {
   return nccl::guarded("mscclppNcclSimDestroyStream", [&] {
     Stream::borrow(nccl::currentDevice(), stream).synchronize();

@@ -9,6 +9,8 @@ extern "C" {
 void mscclppNcclSimSetDevice(int ordinal);
 // Of that device. Null where it could not be made.
 void* mscclppNcclSimCreateStream();
-// Waits for its work, too; 0: that is done, and nothing has failed.
+// Waits for its work; 0: that is done, and nothing has failed.
+int mscclppNcclSimSynchronizeStream(void* stream);
+// The same, and then it is gone.
 int mscclppNcclSimDestroyStream(void* stream);
 }

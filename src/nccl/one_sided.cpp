@@ -90,7 +90,8 @@ std::shared_ptr<RemoteMemory> windowMemory(void const* handle) {
   std::lock_guard const lock(named.mutex);
   auto const found = named.windows.find(handle);
   if (found == named.windows.end()) {
-    refuse(ncclInvalidArgument, "{} is no window that was registered with NCCL_WIN_COLL_SYMMETRIC", fmt::ptr(handle));
+    refuse(ncclInvalidArgument,
+           "{} is no window that was registered with NCCL_WIN_COLL_SYMMETRIC, by ranks of one host", fmt::ptr(handle));
   }
   return found->second;
 }

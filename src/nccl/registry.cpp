@@ -95,6 +95,7 @@ std::string RegisteredAlgorithm::refusal(World const& world, CollectiveCall cons
   if (call.blocks != 0 || call.threads != 0 || call.rankOrder || !call.extras.empty()) {
     return "it takes no launch shape, order or extra arguments";
   }
+  if (world.nodes != 1) return "it is told of ranks that all reach each other's memory, and these lie on several nodes";
   auto const asked = describe(world, call);
   Words why{};
   return described_.refuse(described_.state, &asked, why.data(), why.size()) == 0 ? std::string()

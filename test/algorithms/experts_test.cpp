@@ -24,6 +24,67 @@ TEST_CASE("rows travel quantised") {
   checkExperts<Half, std::int8_t>(test);
 }
 
+TEST_CASE("rows of many lines: whole steps, one word more, one less, two lines of head") {
+  ExpertsCase test{.ranks = 2};
+  test.layers = 1;
+  for (std::uint32_t const hidden : {480u, 488u, 472u, 224u, 896u, 904u, 2048u}) {
+    CAPTURE(hidden);
+    test.limits = {.experts = 20, .topK = 16, .tokens = 5, .hidden = hidden, .elementBytes = 2, .blocks = 3};
+    checkExperts<BFloat16>(test);
+    checkExperts<Half, Float8E4M3>(test);
+  }
+  test.limits = {.experts = 20, .topK = 14, .tokens = 7, .hidden = 1030, .elementBytes = 4, .partOfEach = true};
+  checkExperts<float>(test);
+}
+
+namespace {
+
+// A row's head of the largest numbers that there can be, there and back as packets.
+struct HeadKernel {
+  MSCCLPP_DEVICE void operator()(std::byte* lines, std::uint32_t topK, std::uint32_t* wrong) const {
+    auto const lane = thisWarp().rank();
+    impl::LaneHead head;
+    head.token = 4095;
+    head.part = 15;
+    if (lane < topK) {
+      head.entry.expert = lane % 3 == 1 ? -1 : 511 - static_cast<std::int32_t>(lane);
+      head.entry.position = lane % 3 == 1 ? 0 : 65535 - lane;
+      head.entry.weight = static_cast<float>(lane) / 3;
+    }
+    constexpr auto flag = impl::LineFlag{7, 9};
+    auto const count = topK <= layout::ExpertsLayout::entriesOfLine ? 1u : 2u;
+    head.store(lines, count, flag);
+    Words4 slots[1];
+    impl::awaitLines<1>(
+        nullptr, [&](unsigned) { return impl::LineSlots::place(lines, 0); }, {lane < count * 8}, flag, slots,
+        [](unsigned) -> WaitFor {
+          return {layout::WaitKind::packet, 0, 0, 0};
+        });
+    auto const found = impl::LaneHead::of(slots[0], topK);
+    bool const same = found.token == head.token && found.part == head.part && found.row == layout::noExpertRow &&
+                      found.entry.expert == head.entry.expert && found.entry.position == head.entry.position &&
+                      found.entry.weight == head.entry.weight && found.entry.row == layout::noExpertRow;
+    if (!same) wrong[lane] = 1;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a head's lines keep the largest numbers of a token's experts") {
+  if (!canRun(1)) return;
+  forEachRank(1, [&](Rank& rank) {
+    GpuBuffer<std::byte> const lines(rank.device, 256);
+    GpuBuffer<std::uint32_t> const wrong(rank.device, 32);
+    for (std::uint32_t const topK : {1u, 13u, 14u, 15u, 16u}) {
+      lines.fill(0);
+      launch(rank.stream, {.blocks = 1, .threads = 32}, HeadKernel{}, lines.data(), topK, wrong.data());
+      rank.stream.synchronize();
+      CAPTURE(topK);
+      CHECK(copyToHost(wrong) == std::vector<std::uint32_t>(32, 0));
+    }
+  });
+}
+
 TEST_CASE("one rank to many, one expert to many, all of a token's experts on one rank") {
   for (int ranks : {1, 2, 5, 8, 16}) {
     for (std::uint32_t experts : {1u, 3u, 16u, 20u}) {
@@ -88,6 +149,50 @@ TEST_CASE("experts' rows from multiples on, padded, and dropped where there is n
   test.alignment = 1;
   test.room = 7;
   checkExperts<float>(test);
+}
+
+TEST_CASE("without a rank that has failed") {
+  for (int ranks : {2, 3, 8, 16}) {
+    for (bool const between : {false, true}) {
+      CAPTURE(ranks);
+      CAPTURE(between);
+      ExpertsCase test{.ranks = ranks, .layers = 3};
+      test.limits = {.experts = 17, .topK = 4, .tokens = 9, .hidden = 60, .elementBytes = 4};
+      test.failed = ranks / 2;
+      test.failedLayer = ranks == 3 ? 0 : 1;
+      test.failsBetween = between;
+      checkExperts<float>(test);
+      if (ranks == 16) continue;
+      test.limits.partOfEach = true;
+      checkExperts<float, Float8E4M3>(test);
+      test.byToken = true;
+      checkExperts<BFloat16>(test);
+    }
+  }
+  ExpertsCase test{.ranks = 4, .alignment = 4, .movers = 2, .layers = 2, .failed = 0};
+  test.limits = {.experts = 6, .topK = 3, .tokens = 10, .hidden = 12, .elementBytes = 4};
+  checkExperts<float>(test);
+}
+
+TEST_CASE("ranks can be left out by packets only") {
+  if (!canRun(1)) return;
+  forEachRank(1, [&](Rank& rank) {
+    std::int32_t const failed = 0;
+    for (auto const transport : {layout::ExpertTransport::memory, layout::ExpertTransport::packets}) {
+      Experts const experts(rank.communicator,
+                            {.experts = 2, .topK = 2, .tokens = 2, .hidden = 8, .transport = transport});
+      std::string text;
+      try {
+        auto const handle = experts.deviceHandle(&failed);
+        CHECK(handle.failed == &failed);
+      } catch (Error const& error) {
+        CHECK(error.code() == ErrorCode::invalidUsage);
+        text = error.what();
+      }
+      CHECK(text.starts_with("rank 0: Experts without ranks that have failed, and rows go by memory") ==
+            (transport == layout::ExpertTransport::memory));
+    }
+  });
 }
 
 TEST_CASE("dispatch in the kernel that multiplies") {
@@ -185,8 +290,9 @@ struct ForgetfulKernel {
       dispatch.send(thisGrid(), MatrixView{x, 0, 8}, Routing{indices, nullptr, 0, 1});
     } else if (thisBlock().rank() == 0) {
       dispatch.round().ready(0);
-      for (int i = 0; i < 2; ++i) experts.counts(0, 1)[i] = 1;
-      dispatch.round().arrive(0, experts.layout.countFlag(1));
+      for (unsigned i = 0; i < 2; ++i) {
+        LL8::store(experts.count(0, 1, i), {{1}}, packetFlag(dispatch.round().number()), true);
+      }
     }
     if (experts.rank() == 0) dispatch.place(thisGrid(), dispatch.layOut(PackedByExpert{}), placed);
     dispatch.end();
@@ -212,22 +318,62 @@ TEST_CASE("an expert's rank, whatever the number of experts of a rank") {
 
 // The simulated machine ends such a run at once.
 TEST_CASE("who waits for a row says of which rank") {
-  std::string text;
-  try {
-    forEachRank(2, [&](Rank& rank) {
-      Experts const experts(rank.communicator,
-                            {.experts = 2, .topK = 1, .tokens = 1, .hidden = 8, .elementBytes = 4, .blocks = 1});
-      GpuBuffer<float> const x(rank.device, 8), rows(rank.device, 8);
-      GpuBuffer<std::int64_t> const indices(rank.device, 1);
-      launch(rank.stream, {.blocks = 1, .threads = 32}, ForgetfulKernel{}, x.data(), indices.data(),
-             PlacedRows<float>{{rows.data(), 1, 8}}, experts.deviceHandle());
-      rank.synchronize();
-    });
-  } catch (Error const& error) {
-    text = error.what();
+  for (auto const transport : {layout::ExpertTransport::memory, layout::ExpertTransport::packets}) {
+    std::string text;
+    try {
+      forEachRank(2, [&](Rank& rank) {
+        Experts const experts(rank.communicator, {.experts = 2,
+                                                  .topK = 1,
+                                                  .tokens = 1,
+                                                  .hidden = 8,
+                                                  .elementBytes = 4,
+                                                  .blocks = 1,
+                                                  .transport = transport});
+        GpuBuffer<float> const x(rank.device, 8), rows(rank.device, 8);
+        GpuBuffer<std::int64_t> const indices(rank.device, 1);
+        launch(rank.stream, {.blocks = 1, .threads = 32}, ForgetfulKernel{}, x.data(), indices.data(),
+               PlacedRows<float>{{rows.data(), 1, 8}}, experts.deviceHandle());
+        rank.synchronize();
+      });
+    } catch (Error const& error) {
+      text = error.what();
+    }
+    INFO(text);
+    bool const packets = transport == layout::ExpertTransport::packets;
+    CHECK(text.find(packets ? "waits for a packet of rank 1 in slot 0, flag expected 1, seen 0"
+                            : "waits for arrivals of rank 1 at tile") != std::string::npos);
   }
-  INFO(text);
-  CHECK(text.find("waits for arrivals of rank 1 at tile") != std::string::npos);
+}
+
+TEST_CASE("packets go over links that deliver lines whole, of few tokens") {
+  layout::ExpertLimits const few{.experts = 4, .topK = 2, .tokens = layout::ExpertsLayout::fewTokens, .hidden = 8};
+  auto limits = few;
+  CHECK(layout::ExpertsLayout::make(2, limits).packets == 1);
+  CHECK(layout::ExpertsLayout::make(2, limits, false).packets == 0);
+  ++limits.tokens;
+  CHECK(layout::ExpertsLayout::make(2, limits).packets == 0);
+  limits.transport = layout::ExpertTransport::packets;
+  CHECK(layout::ExpertsLayout::make(2, limits).packets == 1);
+
+  sim::install({.devices = 2, .linesArriveWhole = false});
+  ExpertsCase test{.ranks = 2};
+  CHECK_NOTHROW(forEachRank(2, [&](Rank& rank) {
+    auto const here = few;
+    CHECK(Experts(rank.communicator, here).deviceHandle().layout.packets == 0);
+    runExperts<float>(rank, test);
+  }));
+  auto const text = failureOf(
+      [&](int) {
+        auto asked = few;
+        asked.transport = layout::ExpertTransport::packets;
+        return asked;
+      },
+      2);
+  sim::install({});
+  CHECK(
+      text ==
+      "rank 0: Experts by packets: not every link between the ranks delivers 128-byte lines whole; leave the transport "
+      "to the library, or take memory");
 }
 #endif
 
@@ -248,6 +394,13 @@ TEST_CASE("limits that cannot be, or differ between ranks, are refused") {
   CHECK(of([](auto& l) { l.hidden = 0; }) == "rank 0: Experts with hidden = 0; it can be 1 to 16777216");
   CHECK(of([](auto& l) { l.elementBytes = 9; }) == "rank 0: Experts with elementBytes = 9; it can be 1 to 8");
   CHECK(of([](auto& l) { l.blocks = 0; }) == "rank 0: Experts with blocks = 0; it can be 1 to 16777216");
+  CHECK(of([](auto& l) {
+          l.tokens = 4097;
+          l.transport = layout::ExpertTransport::packets;
+        }) ==
+        "rank 0: Experts for 4097 tokens as packets, which there are for 4096 at most; leave the transport to the "
+        "library, "
+        "or take memory");
   if (canRun(9)) {
     auto const many = failureOf([](int) { return layout::ExpertLimits{4, 16, 1 << 24, 1}; }, 9);
     CHECK(many ==

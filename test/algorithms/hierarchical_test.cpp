@@ -38,6 +38,12 @@ void forEachShape(std::vector<Shape> const& shapes, std::function<void(Rank&, Sh
 
 std::vector<Shape> const everyShape{{1, 2}, {2, 1}, {2, 2}, {3, 2}, {2, 4}};
 
+// The same over another network.
+MSCCLPP_DEVICE DeviceHierarchy over(DeviceHierarchy h, std::uint64_t messageBytes) {
+  h.messageBytes = messageBytes;
+  return h;
+}
+
 struct GatherKernel {
   MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t bytes, unsigned times) const {
     for (unsigned i = 0; i < times; ++i) hierarchicalAllGather(h, thisGrid(), bytes);
@@ -48,7 +54,7 @@ template <class T, class Op>
 struct ReduceKernel {
   MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, unsigned times,
                                  std::uint64_t messageBytes) const {
-    for (unsigned i = 0; i < times; ++i) hierarchicalAllReduce<T, Op>(h, thisGrid(), count, messageBytes);
+    for (unsigned i = 0; i < times; ++i) hierarchicalAllReduce<T, Op>(over(h, messageBytes), thisGrid(), count);
   }
 };
 
@@ -80,7 +86,7 @@ struct ScatterKernel {
 struct ReduceToRootKernel {
   MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, int root,
                                  std::uint64_t messageBytes) const {
-    hierarchicalReduce<std::int32_t, Sum>(h, thisGrid(), count, root, messageBytes);
+    hierarchicalReduce<std::int32_t, Sum>(over(h, messageBytes), thisGrid(), count, root);
   }
 };
 
@@ -169,7 +175,7 @@ TEST_CASE_TEMPLATE("all-reduce: the sum of all ranks, again and again", T, std::
              std::uint64_t{0});
       rank.pace();
       launch(rank.stream, {.blocks = 1, .threads = 96}, ReduceKernel<T, Sum>{}, team.deviceHandle(), count, 1u,
-             usualMessageBytes);
+             layout::usualMessageBytes);
       rank.synchronize();
       std::vector<T> result(count);
       copyToHost(rank.device, std::span(result), data);
@@ -186,7 +192,7 @@ TEST_CASE("all-reduce: the average counts all ranks of all nodes") {
     auto* const data = reinterpret_cast<float*>(team.data());
     copyToDevice(rank.device, data, std::span<float const>(input));
     launch(rank.stream, {.blocks = 1, .threads = 32}, ReduceKernel<float, Avg>{}, team.deviceHandle(), 16u, 1u,
-           usualMessageBytes);
+           layout::usualMessageBytes);
     rank.synchronize();
     std::vector<float> result(16);
     copyToHost(rank.device, std::span(result), data);
@@ -276,7 +282,7 @@ TEST_CASE("reduce: the root has the sum, everybody else what it had") {
         rank.meet();
         // In two exchanges where there are three nodes, then in one.
         launch(rank.stream, {.blocks = root % 2 == 0 ? 2u : 1u, .threads = 64}, ReduceToRootKernel{},
-               team.deviceHandle(), count, root, call % 2 == 0 ? std::uint64_t{0} : usualMessageBytes);
+               team.deviceHandle(), count, root, call % 2 == 0 ? std::uint64_t{0} : layout::usualMessageBytes);
         rank.synchronize();
         std::vector<std::int32_t> result(count);
         copyToHost(rank.device, std::span(result), data);
@@ -383,6 +389,18 @@ TEST_CASE("all-to-all: parts of different sizes, some empty") {
     auto result = copyToHost(out);
     result.pop_back();
     CHECK(countDifferent(result, expected) == 0);
+    rank.communicator.bootstrap()->barrier();
+  });
+}
+
+TEST_CASE("of the ranks' figures of the network the least holds for all") {
+  forEachShape({{1, 2}, {2, 2}}, [](Rank& rank, Shape const&) {
+    HierarchicalTeam const measured(
+        rank.communicator,
+        {.blocks = 1, .bytes = 256, .messageBytes = 1000u + static_cast<unsigned>(rank.size - rank.rank)});
+    CHECK(measured.deviceHandle().messageBytes == 1001);
+    HierarchicalTeam const guessed(rank.communicator, {.blocks = 1, .bytes = 256});
+    CHECK(guessed.deviceHandle().messageBytes == layout::usualMessageBytes);
     rank.communicator.bootstrap()->barrier();
   });
 }

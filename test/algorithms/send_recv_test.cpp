@@ -185,6 +185,9 @@ TEST_CASE("what cannot be made is refused on all ranks") {
     need = smallRings();
     if (rank.rank == 1) need.slots = 4;
     checkContains(refusal(need), "all must ask for the same");
+    need = smallRings();
+    need.stagesLater = rank.rank == 1;
+    checkContains(refusal(need), "asks for stagesLater = ");
     need.slots = 3;
     checkContains(refusal(need), "PointToPoint with slots = 3; a power of two is possible");
     checkContains(refusal(smallRings(), {rank.rank, 9}), "9");

@@ -18,6 +18,8 @@ import unittest
 BENCH = [argument.split("=", 1)[1] for argument in sys.argv if argument.startswith("--bench=")][0]
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 LIMIT = 100   # seconds that one run may take
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "drivers"))
+from terminal import run_on_terminal   # noqa: E402  pylint: disable=wrong-import-position
 
 
 def run(*arguments, environment=None):
@@ -92,6 +94,9 @@ class BadArguments(unittest.TestCase):
         self.refused(["--min-bytes=2", "--dtype=float32"], "--min-bytes=2", "4 bytes")
         self.refused(["--peers=nccl"], "--peers=nccl")
         self.refused(["--peers=nccl-symmetric"], "--peers=nccl-symmetric", "--device=cuda")
+        self.refused(["--plot=figures", "--launch=host"], "--plot=figures", "--launch=graph")
+        self.refused(["--plot=figures", "--dry-run"], "--dry-run", "--plot")
+        self.refused(["--plot=figures", "--limits=a.json"], "--plot=figures", "--limits")
 
     def test_output(self):
         self.refused(["--output=results.csv"], "results.csv", ".json or .md")
@@ -272,6 +277,35 @@ class Results(unittest.TestCase):
                 lines = [line for line in file.read().splitlines() if line.startswith("|")]
             self.assertIn("| allreduce | 1K | bfloat16 | sum |", lines[-1])
             self.assertEqual(len({line.count("|") for line in lines[-3:]}), 1)
+
+    def test_plots(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # Something else in Python's place shows what it is called with.
+            fake = pathlib.Path(folder) / "python3"
+            fake.write_text('#!/bin/sh\necho "$@"\nexit $STATUS\n', encoding="utf-8")
+            fake.chmod(0o755)
+            figures = f"{folder}/new/figures"
+            path = f"{folder}:{os.environ['PATH']}"
+            status, out, err = small(f"--plot={figures}", environment={"PATH": path, "STATUS": "0"})
+            self.assertEqual((status, err), (0, ""))
+            self.assertEqual(out.splitlines()[-1],
+                             f"{SCRIPTS / 'plot_bench.py'} {figures}/bench.json --out={figures}")
+            self.assertEqual(len(json.loads(pathlib.Path(figures, "bench.json").read_text(encoding="utf-8"))["rows"]), 1)
+            status, _, err = small(f"--plot={figures}", environment={"PATH": path, "STATUS": "1"})
+            self.assertEqual(status, 1)
+            self.assertIn(f"what was measured is in {figures}/bench.json", err)
+            status, _, err = small(f"--plot={fake}/below")
+            self.assertEqual(status, 2)
+            self.assertIn("Not a directory", err)
+
+    def test_progress_on_a_terminal_only(self):
+        command = [BENCH, "--device=sim", "--max-bytes=4K", "--replays=2"]
+        status, out, shown = run_on_terminal(command)
+        self.assertEqual(status, 0)
+        self.assertIn("\r\x1b[K[0/2] ", shown)
+        self.assertTrue(shown.endswith("\r\x1b[K"))   # nothing is left
+        self.assertNotIn("\x1b", out)
+        self.assertEqual(run(*command[1:])[2], "")
 
     def test_filter_and_list(self):
         status, out, _ = small("--ranks=2", "--algorithm=all", "--benchmark_filter=/oneshot_ll(8|16)/")

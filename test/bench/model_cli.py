@@ -6,6 +6,7 @@
 #   model_cli.py --model=PATH --bench=PATH --results=FOLDER [unittest arguments...]
 """Tests of the command mscclpp-model."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -160,15 +161,9 @@ class Model(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    rest = []
-    for argument in sys.argv[1:]:
-        name, _, value = argument.partition("=")
-        if name == "--model":
-            MODEL = value
-        elif name == "--bench":
-            BENCH = value
-        elif name == "--results":
-            RESULTS = value
-        else:
-            rest.append(argument)
+    parser = argparse.ArgumentParser()
+    for option in ("--model", "--bench", "--results"):
+        parser.add_argument(option)
+    options, rest = parser.parse_known_args()
+    MODEL, BENCH, RESULTS = options.model, options.bench, options.results
     unittest.main(argv=[sys.argv[0], *rest])

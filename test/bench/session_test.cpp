@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "mscclpp/host/device.hpp"
+#include "mscclpp/layout/point_to_point_handle.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::bench;

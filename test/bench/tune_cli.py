@@ -14,6 +14,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "drivers"))
+from terminal import run_on_terminal   # noqa: E402  pylint: disable=wrong-import-position
+
 TUNE = ""
 QUICK = ["--device=sim", "--ranks=2", "--min-bytes=512", "--max-bytes=512", "--blocks=1,2", "--threads=32",
          "--replays=1", "--ops-per-graph=1"]
@@ -53,6 +56,13 @@ class Tune(unittest.TestCase):
                 self.assertEqual(one["bytes"], 512)
                 self.assertGreater(one["time_us"], 0)
             self.assertIn(f"{name} 512: ", result.stderr)
+
+    def test_progress_on_a_terminal_only(self):
+        arguments = [*QUICK, "--collective=allgather", f"--output={self.path}"]
+        status, _, shown = run_on_terminal([TUNE, *arguments])
+        self.assertEqual(status, 0)
+        self.assertIn("\r\x1b[K[0/2] allgather 512: ", shown)
+        self.assertNotIn("\x1b", run(*arguments).stderr)
 
     def test_a_later_run_keeps_what_it_does_not_measure(self):
         self.assertEqual(run(*QUICK, "--collective=allgather", f"--output={self.path}").returncode, 0)

@@ -6,6 +6,7 @@
 #   virtual_cli.py --bench=PATH --results=FOLDER [unittest arguments...]
 """Tests of the command mscclpp-bench-virtual."""
 
+import json
 import os
 import pathlib
 import re
@@ -18,8 +19,8 @@ BENCH = ""
 RESULTS = pathlib.Path()
 
 
-def run(*arguments):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MSCCLPP_")}
+def run(*arguments, **variables):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MSCCLPP_")} | variables
     return subprocess.run([BENCH, *arguments], capture_output=True, text=True, timeout=100, env=environment, check=False)
 
 
@@ -47,6 +48,18 @@ class Virtual(unittest.TestCase):
         for _, packets, push in rows:
             self.assertGreater(float(packets), 1)
             self.assertGreater(float(push), float(packets))  # two meetings more
+
+    def test_time_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "trace.json"
+            result = run("--algorithm=oneshot_ll8", "--ranks=3", "--min-bytes=1536", "--max-bytes=1536",
+                         MSCCLPP_TRACE=str(file))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            events = json.loads(file.read_text())["traceEvents"]
+        kernels = [event for event in events if event.get("tid") in range(1001, 1999) and event["ph"] == "X"]
+        self.assertEqual(len(kernels), 3 * 5)   # 3 ranks, a call and 4 timed ones
+        waits = {event["name"].split(" in slot")[0] for event in events if event["pid"] == 1 and "packet" in event["name"]}
+        self.assertLessEqual({"waits for a packet of rank 0", "waits for a packet of rank 2"}, waits)
 
     def test_two_runs_say_the_same(self):
         arguments = ("--collective=allreduce", "--ranks=3", "--min-bytes=1536", "--max-bytes=1536")

@@ -386,40 +386,77 @@ TEST_CASE("copy engines from rank to rank") {
   for (int ranks : {1, 2, 3, 5}) sweep(ranks, broadcasts);
 }
 
+namespace {
+
+// Random patterns, several kernels long, with rings that go round. `engine` begins as the variant says, on all ranks.
+void messages(Rank& rank, std::uint64_t variant, layout::PointToPointRequirement const& need, std::mt19937_64& engine,
+              std::vector<std::int64_t> const& sizes) {
+  auto const lines = variant % 3 != 0;
+  PointToPoint const links(rank.communicator, need);
+  std::vector<std::unique_ptr<MessageBuffers>> calls;
+  for (std::uint64_t call = 0; call < 3; ++call) {
+    auto const pattern = MessagePattern::random(rank.size, variant * 3 + call, sizes);
+    calls.push_back(std::make_unique<MessageBuffers>(rank, pattern, call, engine() % 3 == 0 ? 1 : 0));
+    LaunchShape const shape{.blocks = 2 + static_cast<unsigned>(call + static_cast<unsigned>(rank.rank)) % 3,
+                            .threads = 32,
+                            .overlapPrevious = variant % 2 == 0};
+    auto handle = links.handleFor(calls.back()->messages);
+    // The other format, on links that have carried none yet.
+    if (!lines) handle.layout.lines = 0;
+    if (lines) {
+      launch(rank.stream, shape, MessageKernel<LL128>{}, handle, calls.back()->messages, 2);
+    } else {
+      launch(rank.stream, shape, MessageKernel<LL16>{}, handle, calls.back()->messages, 2);
+    }
+  }
+  rank.synchronize();
+  for (auto const& call : calls) call->check();
+  // Its host looks at the last signals, for which nobody waits.
+  for (int peer = 0; peer < rank.size; ++peer) REQUIRE(links.undelivered(peer) == 0);
+}
+
+}  // namespace
+
 TEST_CASE("messages between pairs of ranks") {
   std::vector<std::int64_t> const sizes{0, 1, 100, 128, 300, 2000, 2600};
   for (int ranks : {2, 3, 5}) {
     sweep(ranks, [&](Rank& rank, std::uint64_t variant) {
       std::mt19937_64 engine(variant);
-      auto const lines = variant % 3 != 0;
       layout::PointToPointRequirement const need{
           .lanes = 1 + static_cast<std::uint32_t>(engine() % 2),
           .slots = 1u << engine() % 3,
           .stageBytes = 128u << engine() % 3,
           .packetBytes = 1,
           .packetLimit = engine() % 2 == 0 ? 200u : 2200u,
+          .stagesLater = variant % 2 == 0,
       };
-      PointToPoint const links(rank.communicator, need);
-      auto handle = links.deviceHandle();
-      // The other format, on links that have carried none yet.
-      if (!lines) handle.layout.lines = 0;
-      std::vector<std::unique_ptr<MessageBuffers>> calls;
-      for (std::uint64_t call = 0; call < 3; ++call) {
-        auto const pattern = MessagePattern::random(rank.size, variant * 3 + call, sizes);
-        calls.push_back(std::make_unique<MessageBuffers>(rank, pattern, call, engine() % 3 == 0 ? 1 : 0));
-        LaunchShape const shape{.blocks = 2 + static_cast<unsigned>(call + static_cast<unsigned>(rank.rank)) % 3,
-                                .threads = 32,
-                                .overlapPrevious = variant % 2 == 0};
-        if (lines) {
-          launch(rank.stream, shape, MessageKernel<LL128>{}, handle, calls.back()->messages, 2);
-        } else {
-          launch(rank.stream, shape, MessageKernel<LL16>{}, handle, calls.back()->messages, 2);
-        }
-      }
-      rank.synchronize();
-      for (auto const& call : calls) call->check();
-      // Its host looks at the last signals, for which nobody waits.
-      for (int peer = 0; peer < rank.size; ++peer) REQUIRE(links.undelivered(peer) == 0);
+      messages(rank, variant, need, engine, sizes);
     });
+  }
+}
+
+TEST_CASE("messages between ranks of several nodes") {
+  std::vector<std::int64_t> const sizes{0, 1, 127, 128, 300, 700};
+  struct Nodes {
+    int ranks;
+    int largest;
+  };
+  for (auto const& nodes : {Nodes{2, 1}, Nodes{3, 2}, Nodes{4, 2}}) {
+    sweep(nodes.ranks,
+          [&](Rank& rank, std::uint64_t variant) {
+            std::mt19937_64 engine(variant);
+            layout::PointToPointRequirement const need{
+                .lanes = 2,
+                .slots = 1u << engine() % 3,
+                .stageBytes = 256,
+                .packetBytes = 1,
+                .packetLimit = 200,
+                .stagesLater = variant % 2 == 0,
+                .farLanes = 1 + static_cast<std::uint32_t>(engine() % 2),
+                .farBytes = 128u << engine() % 2,
+            };
+            messages(rank, variant, need, engine, sizes);
+          },
+          {.devicesPerNode = nodes.largest});
   }
 }

@@ -34,7 +34,8 @@ inline bool isOurs(int exploration) {
 }
 
 // Half of the schedules at random, half by random priorities; `variant` changes from one to the next.
-inline void sweep(int ranks, std::function<void(Rank&, std::uint64_t variant)> const& body) {
+inline void sweep(int ranks, std::function<void(Rank&, std::uint64_t variant)> const& body,
+                  sim::MachineOptions const& machine = {}) {
   CAPTURE(ranks);
   // A machine is begun anew for each exploration, so those are not too short.
   int const together = std::max(1, schedules() / 50);
@@ -47,7 +48,7 @@ inline void sweep(int ranks, std::function<void(Rank&, std::uint64_t variant)> c
         .seed = 1 + static_cast<std::uint64_t>(first),
     };
     auto const result = exploreRanks(
-        {ranks, {}}, [&](Rank& rank) { body(rank, static_cast<std::uint64_t>(variant)); }, options);
+        {ranks, machine}, [&](Rank& rank) { body(rank, static_cast<std::uint64_t>(variant)); }, options);
     REQUIRE_MESSAGE(result.ok(), sim::toText(result));
     CHECK(result.schedules >= static_cast<std::uint64_t>(options.schedules));
   }

@@ -19,7 +19,7 @@ class FromHost {
       : test_(test), experts_(communicator, limits, dataTypeOf<T>(), dataTypeOf<W>()) {}
 
   void dispatch(Stream const& stream, LaunchShape const&, T const* x, Routing<std::int64_t> const& routing,
-                PlacedRows<W> const& placed) const {
+                PlacedRows<W> const& placed, std::int32_t const* failed) const {
     auto const order = test_.byToken             ? ExpertOrder::byToken
                        : test_.rowsOfExpert != 0 ? ExpertOrder::padded
                                                  : ExpertOrder::packed;
@@ -37,19 +37,23 @@ class FromHost {
                                .origins = placed.origins,
                                .rowWeights = placed.weights,
                                .rowExperts = placed.experts,
-                               .dropped = placed.dropped});
+                               .dropped = placed.dropped,
+                               .failed = failed,
+                               .unsent = routing.unsent,
+                               .unsentCount = routing.unsentCount});
   }
-  void combine(Stream const& stream, LaunchShape const&, T const* results, Routing<std::int64_t> const& routing,
-               T* y) const {
+  void combine(Stream const& stream, LaunchShape const&, T const* results, Routing<std::int64_t> const& routing, T* y,
+               std::int32_t const* failed) const {
     experts_.combine(stream, {.results = results,
                               .rows = test_.rows(),
                               .experts = routing.experts,
                               .weights = routing.weights,
                               .tokens = routing.tokens,
                               .y = y,
-                              .weighted = test_.weights == ExpertWeights::asRouted});
+                              .weighted = test_.weights == ExpertWeights::asRouted,
+                              .failed = failed});
   }
-  layout::ExpertsHandle const& deviceHandle() const { return experts_.deviceHandle(); }
+  layout::ExpertsHandle deviceHandle(std::int32_t const* failed) const { return experts_.deviceHandle(failed); }
 
  private:
   ExpertsCase const& test_;
@@ -104,6 +108,27 @@ TEST_CASE("every type and order of rows") {
   }
 }
 
+TEST_CASE("without a rank that has failed, by calls from the host") {
+  ExpertsCase test{.ranks = 4, .limits = few, .layers = 3, .failed = 2, .failedLayer = 1};
+  for (bool const between : {false, true}) {
+    test.failsBetween = between;
+    checkFromHost<BFloat16>(test);
+    checkFromHost<Half, Float8E4M3>(test);
+    test.byToken = !test.byToken;
+  }
+}
+
+TEST_CASE("of many tokens some blocks send while the others place, a single block does both") {
+  for (unsigned const blocks : {1u, 2u, 5u}) {
+    ExpertsCase test{
+        .ranks = 3, .limits = {.experts = 7, .topK = 3, .tokens = 700, .hidden = 16, .blocks = blocks}, .alignment = 4};
+    checkFromHost<BFloat16>(test);
+    checkFromHost<BFloat16, Float8E4M3>(test);
+    test.byToken = true;
+    checkFromHost<float>(test);
+  }
+}
+
 TEST_CASE("what cannot be is refused in words, and nothing is started") {
   std::byte memory[16];
   auto const* const indices = reinterpret_cast<std::int64_t const*>(memory);
@@ -127,6 +152,7 @@ TEST_CASE("what cannot be is refused in words, and nothing is started") {
         }) == "rank 0: dispatch without memory for the scales of quantised rows");
   CHECK(refusal([&](auto const& experts, auto const& stream) { experts.dispatch(stream, {.orderRows = 0}); }) ==
         "rank 0: dispatch without orderRows, which is 1 at least");
+  CHECK(refusal([&](auto const& experts, auto const&) { experts.deviceHandle(nullptr); }).empty());
   CHECK(refusal([&](auto const& experts, auto const& stream) { experts.combine(stream, {.rows = 1}); }) ==
         "rank 0: combine without the rows that go home (results)");
   CHECK(refusal([&](auto const& experts, auto const& stream) {

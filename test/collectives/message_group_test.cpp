@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Messages and barriers from the host: groups, order, several rounds between one pair, bad input.
+// Messages and barriers from the host: groups, order, several rounds between one pair, bad input; the same between
+// ranks of several simulated nodes.
 #include "mscclpp/collectives/message_group.hpp"
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/sim/run.hpp"
 #include "mscclpp/sim/runtime.hpp"
+#include "support/message_exchange.hpp"
 
 using namespace mscclpp;
 
@@ -181,5 +185,142 @@ TEST_CASE("bad input is refused before anything is started") {
                     "the stream belongs to simulated device 1, the links to simulated device 0");
     }
     communicator.bootstrap()->barrier();
+  });
+}
+
+namespace {
+
+// Hosts of `largest` ranks, but for the last one, which may have fewer.
+struct Shape {
+  int ranks;
+  int largest;
+};
+constexpr Shape shapes[] = {{2, 1}, {3, 1}, {3, 2}, {4, 2}, {6, 4}};
+
+// A wait gives up once nobody can go on.
+void onNodes(Shape const& shape, std::function<void(Communicator&, Stream const&)> const& body) {
+  sim::install(
+      {.devices = (shape.ranks + shape.largest - 1) / shape.largest * shape.largest, .devicesPerNode = shape.largest});
+  sim::run({.ranks = shape.ranks, .seed = 1, .waitsExpire = true}, [&](sim::RankContext& context) {
+    Communicator communicator(context.bootstrap(), Device{DeviceKind::sim, context.device()});
+    communicator.setTimeLimit(std::chrono::seconds(1));
+    Stream const stream(communicator.device());
+    body(communicator, stream);
+    communicator.bootstrap()->barrier();
+  });
+}
+
+// Rings that large messages go round several times, within a node and between nodes.
+constexpr layout::PointToPointRequirement smallRings{.lanes = 4,
+                                                     .slots = 2,
+                                                     .stageBytes = 1024,
+                                                     .packetBytes = 1920,
+                                                     .packetLimit = 4096,
+                                                     .farLanes = 2,
+                                                     .farBytes = 1024};
+
+std::vector<std::size_t> const sizes{0, 1, 900, 1024, 1025, 3000, 20001};
+
+}  // namespace
+
+TEST_CASE("groups of all messages with all ranks, the own one included, of any bytes") {
+  for (auto const& shape : shapes) {
+    onNodes(shape, [&](Communicator& communicator, Stream const& stream) {
+      PointToPoint const links(communicator, smallRings);
+      for (int blocks : {0, 2, 5}) {
+        mscclpp_test::MessageExchange const messages(links, sizes);
+        MessageGroup group(links, stream);
+        messages.addTo(group);
+        group.start(blocks);
+        communicator.synchronize(stream);
+        CHECK_MESSAGE(messages.wrong() == 0, shape.ranks, " ranks, hosts of up to ", shape.largest, ", ", blocks,
+                      " blocks");
+        communicator.bootstrap()->barrier();
+      }
+      for (int peer = 0; peer < communicator.size(); ++peer) CHECK(links.undelivered(peer) == 0);
+    });
+  }
+}
+
+TEST_CASE("links as they are by default, and only some ranks of a communicator") {
+  onNodes({4, 2}, [](Communicator& communicator, Stream const& stream) {
+    // Two of one node, and one of the other.
+    constexpr int ranks[] = {3, 0, 2};
+    std::optional<PointToPoint> links;
+    if (communicator.rank() != 1) {
+      links.emplace(communicator, layout::PointToPointRequirement{}, std::vector<int>(ranks, ranks + 3));
+      int const ahead = (links->rank() + 1) % 3, behind = (links->rank() + 2) % 3;
+      auto const out = filled(communicator.device(), 300000, communicator.rank() * 1000);
+      auto const in = filled(communicator.device(), 300000, -1000000);
+      MessageGroup(*links, stream).send(out.data(), out.bytes(), ahead).recv(in.data(), in.bytes(), behind).start();
+      communicator.synchronize(stream);
+      CHECK(holds(in, ranks[behind] * 1000));
+    }
+    communicator.bootstrap()->barrier();
+    if (links) CHECK(links->undelivered((links->rank() + 1) % 3) == 0);
+  });
+}
+
+TEST_CASE("a message that nobody sends, or takes, ends in a time-out that names it") {
+  onNodes({2, 1}, [](Communicator& communicator, Stream const& stream) {
+    GpuBuffer<std::byte> const data(communicator.device(), 10000);
+    bool const first = communicator.rank() == 0;
+    {
+      PointToPoint const links(communicator, smallRings);
+      MessageGroup group(links, stream);
+      if (first) group.recv(data.data(), 100, 1).start();
+      auto const error = errorOf([&] { communicator.synchronize(stream); });
+      if (first) checkContains(error, "a message of rank 1: expected chunk 1 of lane 0, seen 0");
+      communicator.bootstrap()->barrier();
+      // What was begun is refused from then on.
+      if (first) {
+        group.recv(data.data(), 100, 1).start();
+        checkContains(errorOf([&] { communicator.synchronize(stream); }), "of which a wait was given up before");
+      }
+      communicator.bootstrap()->barrier();
+    }
+    PointToPoint const links(communicator, smallRings);
+    // Of 5 chunks in a lane there is room for 2.
+    if (first) MessageGroup(links, stream).send(data.data(), 10000, 1).start();
+    auto const error = errorOf([&] { communicator.synchronize(stream); });
+    if (first) checkContains(error, "rank 1 to receive: expected it to have taken 1 chunks of lane");
+    communicator.bootstrap()->barrier();
+  });
+}
+
+TEST_CASE("a message of another size is refused where it is received") {
+  onNodes({2, 1}, [](Communicator& communicator, Stream const& stream) {
+    GpuBuffer<std::byte> const data(communicator.device(), 10000);
+    for (auto const& [sent, expected] : {std::pair<std::size_t, std::size_t>{100, 101}, {100, 5000}, {1000, 0}}) {
+      PointToPoint const links(communicator, smallRings);
+      MessageGroup group(links, stream);
+      if (communicator.rank() == 0) {
+        group.send(data.data(), sent, 1).start();
+        communicator.synchronize(stream);
+      } else {
+        group.recv(data.data(), expected, 0).start();
+        checkContains(errorOf([&] { communicator.synchronize(stream); }),
+                      "refused a message of " + std::to_string(sent) + " bytes from rank 0, where " +
+                          std::to_string(expected) + " are to be received");
+      }
+      communicator.bootstrap()->barrier();
+    }
+  });
+}
+
+TEST_CASE("links between nodes that cannot be are refused on all ranks") {
+  onNodes({3, 2}, [](Communicator& communicator, Stream const&) {
+    auto const refusal = [&](layout::PointToPointRequirement const& need) {
+      return errorOf([&] { PointToPoint const links(communicator, need); });
+    };
+    auto need = smallRings;
+    need.farLanes = 0;
+    checkContains(refusal(need), "PointToPoint with farLanes = 0; 1 to 1024 are possible");
+    need = smallRings;
+    need.farBytes = communicator.rank() == 2 ? 128 : 256;
+    checkContains(refusal(need), "for farBytes = ");
+    need = smallRings;
+    need.farBytes = std::uint64_t{1} << 31;
+    checkContains(refusal(need), "farBytes");
   });
 }

@@ -182,6 +182,24 @@ struct ArriveKernel {
   };
 };
 
+// Each thread copies a chunk, of which so many bytes are there, and reads the next thread's.
+struct ChunksKernel {
+  MSCCLPP_DEVICE void operator()(std::uint8_t* dst, std::uint8_t const* src, layout::Watch* watch) const {
+    auto const block = thisBlock();
+    auto& chunk = arch::blockShared<Chunk, ChunksKernel>();
+    auto& barrier = arch::blockShared<BulkBarrier, ChunksKernel>();
+    for (unsigned i = block.rank(); i < chunkBytes; i += block.size()) chunk.bytes[i] = 0xdd;
+    if (block.rank() == 0) barrier.init(block.size());
+    block.sync();
+    auto const own = block.rank() * 16;
+    copyChunk(&chunk.bytes[own], src + own, block.rank() % 9 * 2);
+    barrier.arriveBehindCopies();
+    barrier.wait(watch, 0);
+    auto const next = (block.rank() + 1) % block.size() * 16;
+    for (unsigned i = 0; i < 16; ++i) dst[next + i] = chunk.bytes[next + i];
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a store and a load move any multiple of 16 bytes, and nothing beside") {
@@ -291,6 +309,29 @@ TEST_CASE("a barrier's phases follow each other") {
                          rank.communicator.watch());
                   rank.synchronize();
                   CHECK(copyToHost(wrong) == std::vector<unsigned>(64, 0));
+                },
+                {.seed = seed, .preemption = 0.2});
+  }
+}
+
+TEST_CASE("chunks have the bytes of their source, zeros behind them, and are there once all have arrived") {
+  if (!canRun(1)) return;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    forEachRank(1,
+                [](Rank& rank) {
+                  if (!canCopy(rank)) return;
+                  constexpr unsigned threads = 64;
+                  auto expected = randomInput<std::uint8_t>(5, 0, std::size_t{threads} * 16);
+                  GpuBuffer<std::uint8_t> src(rank.device, expected.size());
+                  GpuBuffer<std::uint8_t> dst(rank.device, expected.size());
+                  copyToDevice(src, std::span<std::uint8_t const>(expected));
+                  launch(rank.stream, {.blocks = 1, .threads = threads}, ChunksKernel{}, dst.data(),
+                         static_cast<std::uint8_t const*>(src.data()), rank.communicator.watch());
+                  rank.synchronize();
+                  for (std::size_t i = 0; i < expected.size(); ++i) {
+                    if (i % 16 >= i / 16 % 9 * 2) expected[i] = 0;
+                  }
+                  CHECK(copyToHost(dst) == expected);
                 },
                 {.seed = seed, .preemption = 0.2});
   }

@@ -8,33 +8,13 @@
 #include <vector>
 
 #include "mscclpp/device/device_handle.hpp"
-#include "mscclpp/host/memory_channel.hpp"
+#include "support/pair.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"
 
 using namespace mscclpp_test;
 
 namespace {
-
-// Two ranks, each with a buffer that the other can write.
-struct Pair {
-  GpuBuffer<std::uint8_t> local;
-  GpuBuffer<std::uint8_t> inbox;
-  MemoryChannel channel;
-
-  Pair(Rank& rank, std::size_t bytes, std::size_t inboxBytes)
-      : local(rank.device, bytes), inbox(rank.device, inboxBytes), channel(connect(rank, local, inbox)) {}
-
- private:
-  static MemoryChannel connect(Rank& rank, GpuBuffer<std::uint8_t> const& local, GpuBuffer<std::uint8_t> const& inbox) {
-    auto& communicator = rank.communicator;
-    auto const mine = communicator.registerMemory(inbox.data(), inbox.bytes());
-    auto const all = communicator.exchangeMemory(mine);
-    auto const peer = 1 - rank.rank;
-    return MemoryChannel(communicator.buildSemaphore(peer), all[static_cast<std::size_t>(peer)],
-                         communicator.registerMemory(local.data(), local.bytes()), inbox.data());
-  }
-};
 
 struct PutKernel {
   MSCCLPP_DEVICE void operator()(MemoryChannelDeviceHandle const& channel, std::uint64_t dstOffset,

@@ -294,7 +294,7 @@ TEST_CASE("host calls that cannot work say why") {
     auto& communicator = rank.communicator;
     Pair pair(rank, 64, 64);
     auto const refused = [&](auto&& act) { return errorOf(act, ErrorCode::invalidUsage); };
-    CHECK(contains(refused([&] { pair.service.portChannel(3, 0, 1); }), "semaphore 3, but there are 1"));
+    CHECK(contains(refused([&] { pair.service.portChannel(3, 0, 1); }), "no semaphore 3 in this service, which has 1"));
     CHECK(contains(refused([&] { pair.service.portChannel(0, 1, 0); }), "the target is memory of rank"));
     CHECK(contains(refused([&] { pair.service.portChannel(0, 5, 1); }), "memory 5 as its target"));
     CHECK(contains(refused([&] { pair.service.addMemory({}); }), "empty RegisteredMemory"));

@@ -169,7 +169,8 @@ namespace a { template <class T> __global__ void twice(T* p) { *p = *p * 2; } te
         present_in_order_passes, absent_is_reported_for_each_architecture, wrong_order_is_reported,
         forbidden_is_reported, forbidden_and_absent_passes, template_in_a_namespace_is_found,
         unknown_kernel_is_reported, other_kernels_do_not_count, source_without_directive_is_reported,
-        mistyped_directive_is_reported, architectures_can_be_limited, refused_source_is_reported,
+        mistyped_directive_is_reported, architectures_can_be_limited,
+        architectures_of_one_generation_need_not_be_asked_for, refused_source_is_reported,
     ])
 
 

@@ -3,10 +3,12 @@
 // Programs and plans in a collection: chosen, run with what is kept between calls, refused where they do not fit.
 #include "mscclpp/dsl/algorithm.hpp"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "dsl/channel_programs.hpp"
 #include "dsl/programs.hpp"
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/contexts.hpp"
@@ -185,3 +187,138 @@ TEST_CASE("a collective of one's own has no place in a collection") {
     CHECK(contains(error.what(), "of_its_own"));
   }
 }
+
+#if !defined(__CUDACC__)
+namespace {
+
+// Hosts of the simulated machine with so many ranks each, the last one with what is left.
+void onHosts(int ranks, int perHost, std::function<void(Rank&)> const& body) {
+  sim::install({.devices = (ranks + perHost - 1) / perHost * perHost, .devicesPerNode = perHost});
+  forEachRank(ranks, body);
+  sim::install({.devices = 2});
+}
+
+AlgorithmCollection withTwoHosts() {
+  auto algorithms = AlgorithmCollection::defaults();
+  algorithms.prefer(dsl::planAlgorithm(dsl::ExecutionPlan(dsl::build<TwoHostsAllReduce>())));
+  algorithms.prefer(dsl::programAlgorithm<TwoHostsAllGather, dsl::Types<float, std::int32_t>>());
+  return algorithms;
+}
+
+// All-gather apart of small whole numbers, its results and what lies behind them compared.
+void checkAllGather(Rank& rank, AlgorithmCollection const& algorithms, std::size_t count, std::int32_t seed) {
+  auto const ranks = static_cast<std::size_t>(rank.size);
+  auto const value = [&](std::size_t r, std::size_t i) { return static_cast<std::int32_t>(1000 * r + i) + seed; };
+  GpuBuffer<std::int32_t> const in(rank.device, count), out(rank.device, ranks * count + 8);
+  std::vector<std::int32_t> input, expected;
+  for (std::size_t i = 0; i < count; ++i) input.push_back(value(static_cast<std::size_t>(rank.rank), i));
+  for (std::size_t i = 0; i < ranks * count; ++i) expected.push_back(value(i / count, i % count));
+  expected.resize(out.size(), -1);
+  copyToDevice(in, std::span<std::int32_t const>(input));
+  out.fill(0xff);
+  algorithms.execute(mscclpp::Collective::allGather, rank.communicator, rank.stream,
+                     {.in = in.data(),
+                      .out = out.data(),
+                      .inBytes = in.bytes(),
+                      .outBytes = ranks * in.bytes(),
+                      .type = DataType::int32,
+                      .symmetric = true});
+  rank.synchronize();
+  CHECK(countDifferent(copyToHost(out), expected) == 0);
+}
+
+// What the collection takes for an all-reduce of 64 floats in place.
+std::string chosen(Rank& rank, AlgorithmCollection const& algorithms, GpuBuffer<float> const& data) {
+  return algorithms
+      .choose(mscclpp::Collective::allReduce, rank.communicator,
+              {.in = data.data(),
+               .out = data.data(),
+               .inBytes = data.bytes(),
+               .outBytes = data.bytes(),
+               .type = DataType::float32,
+               .op = ReduceOp::sum,
+               .symmetric = true})
+      .algorithm;
+}
+
+// Ranks 0 and 1 have a memory channel; rank 2 has none.
+struct NeighboursMeet {
+  static constexpr dsl::Spec spec{.name = "neighbours_meet", .collective = dsl::custom(3, 1, 1), .threads = 64};
+  static constexpr void define(dsl::Builder& p) {
+    for (int rank = 0; rank < 2; ++rank) {
+      auto channel = p.memoryChannel(1 - rank, rank);
+      channel.signal({.relaxed = true});
+      channel.wait({.relaxed = true});
+    }
+    p.rank(2).copy(p.rank(2).output()[0], p.rank(2).input()[0]);
+    p.expect(p.rank(2).output()[0], {p.rank(2).input()[0]});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("programs and plans of two hosts are chosen and run on two hosts, and on one") {
+  auto const body = [](Rank& rank) {
+    auto const algorithms = withTwoHosts();
+    GpuBuffer<float> const data(rank.device, 64);
+    CHECK(chosen(rank, algorithms, data) == "two_hosts_allreduce");
+    std::uint64_t seed = 0;
+    for (std::size_t const count : {1000, 7, 900, 3}) {
+      checkAllReduce<float, Sum>(rank, algorithms, count, ++seed);
+      checkAllReduce<BFloat16, Max>(rank, algorithms, count, ++seed);
+      checkAllGather(rank, algorithms, count, static_cast<std::int32_t>(++seed));
+    }
+    releaseContexts(rank.communicator);
+  };
+  onHosts(4, 2, body);
+  onHosts(4, 4, body);
+}
+
+TEST_CASE("plans for other hosts are refused in words, and the next algorithm is taken") {
+  auto const body = [](Rank& rank, std::string const& why) {
+    auto const algorithms = withTwoHosts();
+    GpuBuffer<float> const data(rank.device, 64);
+    auto const& plan = *algorithms.at(mscclpp::Collective::allReduce, "two_hosts_allreduce");
+    auto const refusal = refusalOf(rank, plan,
+                                   {.in = data.data(),
+                                    .out = data.data(),
+                                    .inBytes = data.bytes(),
+                                    .outBytes = data.bytes(),
+                                    .type = DataType::float32,
+                                    .op = ReduceOp::sum});
+    CHECK_MESSAGE(contains(refusal, why), refusal);
+    CHECK(chosen(rank, algorithms, data) == "two_level");
+  };
+  auto const apart = [](char const* ranks) {
+    return "it has a memory channel between " + std::string(ranks) +
+           ", which are on different hosts; use a port channel there";
+  };
+  onHosts(4, 1, [&](Rank& rank) { body(rank, apart("rank 0 and rank 1")); });
+  onHosts(4, 3, [&](Rank& rank) { body(rank, apart("rank 2 and rank 3")); });
+  onHosts(6, 2, [&](Rank& rank) { body(rank, "it is for 4 ranks, the communicator has 6"); });
+}
+
+TEST_CASE("programs whose switch channels or steps join two hosts are refused") {
+  std::vector<int> const apart{0, 1};
+  CHECK(dsl::hostsRefusal(dsl::build<SwitchAllReduce<2>>(), {0, 0}).empty());
+  CHECK(dsl::hostsRefusal(dsl::build<SwitchAllReduce<2>>(), {}).empty());
+  CHECK(contains(dsl::hostsRefusal(dsl::build<PullPushAllReduce<2>>(), apart), "memory channel between rank 0 and"));
+  CHECK(dsl::hostsRefusal(dsl::build<PortAllGather<2>>(), apart).empty());
+  auto program = dsl::build<SwitchAllReduce<2>>();
+  // Without the memory channels, of which it has some as well.
+  for (auto& rank : program.ranks) {
+    std::erase_if(rank.channels, [](auto const& channel) { return channel.kind == dsl::ChannelKind::memory; });
+  }
+  CHECK(contains(dsl::hostsRefusal(program, apart), "it has a switch channel of rank 0 and rank 1"));
+  for (auto& rank : program.ranks) rank.channels.clear();
+  CHECK(contains(dsl::hostsRefusal(program, apart), "it has a step that moves data between rank 0 and rank 1"));
+}
+
+// A rank that has no such channel itself would wait for the others.
+TEST_CASE("every rank refuses a context of a program that joins two hosts") {
+  onHosts(3, 1, [](Rank& rank) {
+    CHECK_THROWS_WITH_AS(dsl::PlanContext(rank.communicator, dsl::build<NeighboursMeet>(), 64),
+                         doctest::Contains("memory channel between rank 0 and rank 1"), Error);
+  });
+}
+#endif

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a process hands to others that know its key, and memory that it makes for them only then.
 #include "host/memory/descriptor_server.hpp"
 
 #include <doctest/doctest.h>
@@ -8,8 +10,13 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
+#include <set>
 #include <thread>
+#include <vector>
 
+#include "host/fake_runtime.hpp"
+#include "host/memory/late_memory.hpp"
 #include "host/net/host_identity.hpp"
 #include "host/net/unix_socket.hpp"
 #include "host/ranks.hpp"
@@ -58,7 +65,64 @@ struct Ticket {
   Key128 key;
 };
 
+constexpr std::size_t lateBytes = 4096;
+
+RegisteredMemory mapped(Ticket const& ticket) {
+  return LateMemory::map(ticket.process, ticket.key, fake(2), "memory of rank 0");
+}
+
 }  // namespace
+
+// First, while this process has no threads.
+TEST_CASE("late memory: another process has it made, whatever its owner does, and is told why that cannot be") {
+  fake(0);
+  Channel toReader;
+  Channel toOwner;
+  auto const texts = runProcesses(2, [&](int rank) -> std::string {
+    auto& machine = FakeRuntime::instance();
+    auto const before = machine.liveBlocks();
+    if (rank == 0) {
+      machine.wishes.largestAllocation = lateBytes - 1;
+      std::optional<LateMemory> memory(std::in_place, 0, fake(1), lateBytes, false);
+      if (memory->bytes() != 0 || machine.liveBlocks() != before) return "it is there before anybody needs it";
+      toReader.put(Ticket{processIdentity(), memory->key()});
+      toOwner.get<char>();
+      if (!mentions(errorOf([&] { memory->data(); }), "has no room")) return "the owner is not refused";
+      machine.wishes.largestAllocation = lateBytes;
+      if (memory->bytes() != 0) return "it is there though there was no room";
+      toReader.put('r');
+      toOwner.get<char>();
+      if (memory->bytes() != lateBytes) return "it has not been made";
+      if (*reinterpret_cast<int*>(memory->data()) != 77) return "it is not what the peer has mapped";
+      memory.reset();
+      toReader.put('g');
+      toOwner.get<char>();
+      return machine.liveBlocks() == before ? "" : "memory leaked";
+    }
+    auto const ticket = toReader.get<Ticket>();
+    auto const full = errorOf([&] { mapped(ticket); });
+    toOwner.put('f');
+    if (!full || full->code() != ErrorCode::remoteError ||
+        !mentions(full, "memory of rank 0: its process cannot make it: fake device 1 has no room")) {
+      return textOf(full);
+    }
+    toReader.get<char>();
+    {
+      auto const once = mapped(ticket), twice = mapped(ticket);
+      if (once.size() != lateBytes || once.rank() != 0) return "wrong description";
+      *reinterpret_cast<int*>(once.data()) = 77;
+      if (*reinterpret_cast<int*>(twice.data()) != 77) return "made twice";
+    }
+    if (machine.liveBlocks() != before) return "a mapping leaked";
+    toOwner.put('m');
+    toReader.get<char>();
+    auto const gone = errorOf([&] { mapped(ticket); });
+    toOwner.put('e');
+    return gone && gone->code() == ErrorCode::remoteError && mentions(gone, "memory of rank 0") ? "" : textOf(gone);
+  });
+  CHECK(texts[0] == "");
+  CHECK(texts[1] == "");
+}
 
 TEST_CASE("another process gets the same memory, by its key only, until it is withdrawn") {
   Channel toReader;
@@ -125,3 +189,23 @@ TEST_CASE("after fork the child has a server and an identity of its own") {
   DescriptorServer::instance().withdraw(key);
 }
 #endif
+
+TEST_CASE("late memory in one process: made once, by whichever thread comes first") {
+  std::optional<LateMemory> memory(std::in_place, 0, fake(1), lateBytes, true);
+  Ticket const ticket{processIdentity(), memory->key()};
+  constexpr int users = 8;
+  std::vector<std::byte*> found(users);
+  CHECK(allErrors(runThreads(users, [&](int user) {
+          found[static_cast<std::size_t>(user)] = user == 0 ? memory->data() : mapped(ticket).data();
+        })) == "");
+  CHECK(std::set<std::byte*>(found.begin(), found.end()).size() == 1);
+  CHECK(memory->bytes() == lateBytes);
+  memory.reset();
+  auto const error = errorOf([&] { mapped(ticket); });
+  CHECK_MESSAGE(mentions(error, "memory of rank 0: its rank has given it up"), textOf(error));
+}
+
+TEST_CASE("late memory whose owner has ended is named") {
+  auto const error = errorOf([] { mapped({randomKey(), randomKey()}); });
+  CHECK_MESSAGE(mentions(error, "memory of rank 0: its process does not answer"), textOf(error));
+}

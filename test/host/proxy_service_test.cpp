@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What a step of a proxy costs, counted; test/host/CMakeLists.txt has the linker lead every lock through here. And whom
-// a proxy that has failed tells of it, and when.
+// a proxy that has failed tells of it, and when; and that it sleeps while it can do nothing.
 #include <doctest/doctest.h>
 #include <pthread.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "host/fake_runtime.hpp"
 #include "host/ranks.hpp"
@@ -131,6 +134,72 @@ TEST_CASE("Peers that have stopped keep the news of a failure from nobody") {
       CHECK(answering->news > begin);
       auto const told = errorOf([&] { communicator.checkReports(); });
       CHECK_MESSAGE(mentions(told, "transfers to rank " + std::to_string(1 - rank)), textOf(told));
+    }
+    communicator.bootstrap()->barrier();
+  });
+  CHECK_MESSAGE(allErrors(errors).empty(), allErrors(errors));
+}
+
+namespace {
+
+// Takes nothing before a byte comes out of its pipe.
+class FullConnection final : public Connection {
+ public:
+  explicit FullConnection(int peer) : peer_(peer) { REQUIRE(::pipe(pipe_.data()) == 0); }
+  ~FullConnection() override {
+    for (int const end : pipe_) ::close(end);
+  }
+  Transport transport() const noexcept override { return Transport::tcp; }
+  int peer() const noexcept override { return peer_; }
+  void write(RegisteredMemory const&, std::uint64_t, RegisteredMemory const&, std::uint64_t, std::uint64_t) override {}
+  void signal(RegisteredMemory const&, std::uint64_t, std::uint64_t) override { posted_ = 1; }
+  std::uint64_t posted() const noexcept override { return posted_; }
+  std::uint64_t progress() override {
+    ++steps;
+    return open ? posted_ : 0;
+  }
+  bool waitsFor(std::vector<pollfd>& sockets) const override {
+    if (!open) sockets.push_back({pipe_[0], POLLIN, 0});
+    return true;
+  }
+  void letThrough() {
+    open = true;
+    REQUIRE(::write(pipe_[1], "", 1) == 1);
+  }
+
+  std::atomic<int> steps{0};
+  std::atomic<bool> open{false};
+
+ private:
+  int const peer_;
+  std::array<int, 2> pipe_{};
+  std::uint64_t posted_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("A proxy sleeps while its connections are full, unless one of them may go on") {
+  FakeRuntime::instance();
+  auto const world = LocalBootstrap::create(2, std::chrono::seconds(20));
+  auto const errors = runThreads(2, [&](int rank) {
+    Communicator communicator(world[static_cast<std::size_t>(rank)], {DeviceKind::sim, rank});
+    for (bool const another : {false, true}) {
+      ProxyService service(communicator);
+      auto const full = std::make_shared<FullConnection>(1 - rank);
+      service.buildAndAddSemaphore(full);
+      if (another) {
+        service.buildAndAddSemaphore(
+            std::make_shared<ScriptedConnection>(1 - rank, ScriptedConnection::Peer::answering));
+      }
+      full->signal({}, 0, 1);
+      service.startProxy();
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      int const steps = full->steps;
+      // At 100 microseconds each; a proxy that asks without rest comes to some hundred thousand.
+      CHECK_MESSAGE((steps > 2100) == another, steps);
+      full->letThrough();
+      service.stopProxy();
+      CHECK_FALSE(errorOf([&] { communicator.checkReports(); }));
     }
     communicator.bootstrap()->barrier();
   });

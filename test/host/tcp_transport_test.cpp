@@ -2,7 +2,11 @@
 #include "host/transport/tcp/tcp_transport.hpp"
 
 #include <doctest/doctest.h>
+#include <poll.h>
 #include <sys/socket.h>
+
+#include <array>
+#include <vector>
 
 #include "host/transport/tcp/tcp_frame.hpp"
 #include "host/transport/tcp/tcp_outbound.hpp"
@@ -168,9 +172,14 @@ TEST_CASE("A peer that is stopped is given up when the limit passes") {
   auto const sent = target.sent();
   auto const stalled = service.pause();
   connection->write(sent, 0, source.memory(), 0, std::size_t{16} << 20);
+  int steps = 0;
   auto const error = errorOf([&] {
-    while (true) connection->progress();
+    for (std::array<Connection const*, 1> const waiting{connection.get()};; ++steps) {
+      connection->progress();
+      restUntilReady(waiting, std::chrono::milliseconds(1));
+    }
   });
+  CHECK_MESSAGE(steps < 3000, steps);  // without a rest some hundred thousand
   REQUIRE(error);
   CHECK(error->code() == ErrorCode::timeout);
   CHECK_MESSAGE(mentions(error, "no answer within 1.0 s"), textOf(error));
@@ -270,6 +279,58 @@ TEST_CASE("A refusal in one lane is told, though the peer has closed both since"
     auto const reason = sender.out.step();
     CHECK_MESSAGE(reason.starts_with("it refused a post: "), reason);
   }
+}
+
+TEST_CASE("A sender waits for the sockets that are full, and for answers to what is large") {
+  Sender sender;
+  auto const waits = [&] {
+    std::vector<pollfd> sockets;
+    bool const patient = sender.out.waitsFor(sockets);
+    CHECK(patient == !sockets.empty());
+    return sockets;
+  };
+  auto const ready = [&] {
+    auto sockets = waits();
+    return ::poll(sockets.data(), sockets.size(), 0);
+  };
+  REQUIRE(sender.out.step().empty());
+  CHECK_MESSAGE(waits().empty(), "the answer to a small frame comes too soon to sleep");
+
+  std::vector<std::byte> const large(std::size_t{16} << 20);
+  sender.out.write(7, 0, large.data(), large.size(), pairDevice, false);
+  REQUIRE(sender.out.step().empty());
+  REQUIRE(waits().size() == 2);
+  for (auto const& socket : waits()) CHECK(socket.events == (POLLIN | POLLOUT));
+  CHECK(ready() == 0);
+  // There is room, once the peer has read.
+  std::vector<std::byte> room(large.size());
+  auto const drain = [&] {
+    for (auto const& lane : sender.peer) {
+      while (::recv(lane.get(), room.data(), room.size(), MSG_DONTWAIT) > 0) {
+      }
+    }
+  };
+  drain();
+  CHECK(ready() == 2);
+  for (int step = 0; step < 10000 && !waits().empty() && waits()[0].events != POLLIN; ++step) {
+    REQUIRE(sender.out.step().empty());
+    drain();
+  }
+  REQUIRE(sender.out.step().empty());
+  REQUIRE_FALSE(waits().empty());
+  for (auto const& socket : waits()) CHECK(socket.events == POLLIN);
+  CHECK(ready() == 0);
+  // The peer has done all of it: then there is nothing to wait for.
+  for (std::uint64_t lane = 0; lane < 2; ++lane) {
+    TcpAnswer const answer{tcpFrameMagic, TcpRefusal::none, lane == 0 ? 3u : 2u};
+    REQUIRE(::send(sender.peer[lane].get(), &answer, sizeof answer, 0) == static_cast<ssize_t>(sizeof answer));
+  }
+  CHECK(ready() == 2);
+  REQUIRE(sender.out.step().empty());
+  CHECK(sender.out.idle());
+  std::vector<pollfd> sockets;
+  CHECK(sender.out.waitsFor(sockets));
+  CHECK(sockets.empty());
 }
 
 // ---- frames

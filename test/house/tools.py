@@ -84,6 +84,22 @@ def check_shell(root, files):
     return status != 0
 
 
+def check_packages(root, files):
+    """Packages that the scripts install and lib.sh cannot look for; it would refuse only where they run."""
+    command = re.compile(r"^[^#\n]*(?:(?:require|want)_packages|packages\+?=\()((?:[^\n\\)#]|\\\n)*)", re.MULTILINE)
+    names = set()
+    for file in files:
+        with open(os.path.join(root, file), encoding="utf-8") as source:
+            for listed in command.findall(source.read()):
+                names.update(re.findall(r"(?<![^\s])[a-z][a-z0-9.+-]+(?![^\s])", listed))
+    script = '. scripts/lib.sh; for name; do (present "$name" >/dev/null 2>&1; [ $? -ne 2 ]) || echo "$name"; done'
+    unknown = subprocess.run(["bash", "-c", script, "packages", *sorted(names)], cwd=root, stdout=subprocess.PIPE,
+                             text=True, check=True).stdout.split()
+    for name in unknown:
+        print(f"error: present() of scripts/lib.sh does not know how to look for {name}")
+    return bool(unknown) or not names
+
+
 def check_tidy(root, files, build, jobs):
     tool = find("clang-tidy")
     database = os.path.join(build, "compile_commands.json")
@@ -181,6 +197,12 @@ def self_test(root):
 
         fine = write("fine.sh", '#!/bin/sh\necho "$1"\n')
         assert not check_shell(folder, [fine]), "a good script is refused"
+        with open(os.path.join(root, "scripts", "lib.sh"), encoding="utf-8") as file:
+            write("scripts/lib.sh", file.read())
+        asks = write("asks.sh", "want_packages lld \\\n  ccache  # not shellcheque\npackages+=(g++)\n")
+        assert not check_packages(folder, [asks]), "packages that lib.sh knows are refused"
+        for line in ("require_packages lld \\\n  ccash\n", "[ -f x ] || packages+=(lld ccash)\n", "echo\n"):
+            assert check_packages(folder, [write("asks.sh", line)]), "a package that lib.sh does not know passes"
         assert check_shell(folder, [write("bad.sh", "#!/bin/sh\ncd $1 && turn=2\n[ $2 == 1 ]\n")]), "a bad script passes"
     print("each tool finds what is planted")
     return False
@@ -197,7 +219,9 @@ def main():
     if arguments.what == "format":
         return check_format(root, tracked(root, FORMATTED))
     if arguments.what == "shell":
-        return check_shell(root, tracked(root, SHELL))
+        scripts = tracked(root, SHELL)
+        # Both, so that the packages are looked at where there is no shellcheck, too.
+        return check_packages(root, scripts) | check_shell(root, scripts)
     if arguments.what == "self-test":
         return self_test(root)
     if not arguments.build:

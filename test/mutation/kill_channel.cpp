@@ -4,7 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "pair.hpp"
+#include "explored.hpp"
+#include "mscclpp/device/device_handle.hpp"
+#include "support/pair.hpp"
 
 using namespace mscclpp_test;
 

@@ -9,9 +9,13 @@ using namespace mscclpp_test;
 namespace {
 
 template <class W = float>
-void explored(ExpertsCase const& test) {
-  everySchedule(
-      test.ranks, [&](Rank& rank) { runExperts<float, W>(rank, test); }, 2);
+void explored(ExpertsCase test) {
+  for (auto const transport : {layout::ExpertTransport::memory, layout::ExpertTransport::packets}) {
+    if (test.failed >= 0 && transport == layout::ExpertTransport::memory) continue;
+    test.limits.transport = transport;
+    everySchedule(
+        test.ranks, [&](Rank& rank) { runExperts<float, W>(rank, test); }, 2);
+  }
 }
 
 layout::ExpertLimits limits(std::uint32_t experts, std::uint32_t topK, std::uint32_t tokens, std::uint32_t hidden) {
@@ -45,6 +49,14 @@ TEST_CASE("a row for each token, and sums without weights") {
   test.weights = ExpertWeights::none;
   explored(test);
   test.limits.partOfEach = false;
+  explored(test);
+}
+
+TEST_CASE("without a rank that has failed") {
+  ExpertsCase test{.ranks = 3, .limits = limits(7, 3, 9, 20), .layers = 3, .failed = 1, .failedLayer = 1};
+  explored(test);
+  test.failsBetween = true;
+  test.limits.partOfEach = true;
   explored(test);
 }
 

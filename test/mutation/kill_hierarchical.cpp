@@ -8,12 +8,19 @@
 #include "mscclpp/algorithms/collective/hierarchical.hpp"
 #include "mscclpp/algorithms/collective/hierarchical_alltoall.hpp"
 #include "mscclpp/algorithms/collective/hierarchical_rooted.hpp"
+#include "mscclpp/algorithms/collective/hierarchical_send_recv.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 #include "support/reference.hpp"
 
 using namespace mscclpp_test;
 
 namespace {
+
+// The same over another network.
+MSCCLPP_DEVICE DeviceHierarchy over(DeviceHierarchy h, std::uint64_t messageBytes) {
+  h.messageBytes = messageBytes;
+  return h;
+}
 
 struct GatherKernel {
   MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t bytes) const {
@@ -23,7 +30,7 @@ struct GatherKernel {
 
 struct ReduceKernel {
   MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, std::uint64_t messageBytes) const {
-    hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count, messageBytes);
+    hierarchicalAllReduce<std::uint32_t, Sum>(over(h, messageBytes), thisGrid(), count);
   }
 };
 
@@ -44,8 +51,8 @@ struct RootedKernel {
         auto const base = root * 10 + again;
         for (auto i = grid.rank(); i < count; i += grid.size()) data[i] = base + own + i % 7;
         gridBarrier(local, grid);
-        hierarchicalReduce<std::uint32_t, Sum>(h, grid, count, static_cast<int>(root),
-                                               again == 0 ? 0 : usualMessageBytes);
+        hierarchicalReduce<std::uint32_t, Sum>(over(h, again == 0 ? 0 : h.messageBytes), grid, count,
+                                               static_cast<int>(root));
         gridBarrier(local, grid);
         for (auto i = grid.rank(); i < count; i += grid.size()) {
           expect(data[i], isRoot ? ranks * (base + i % 7) + ranks * (ranks - 1) / 2 : base + own + i % 7);
@@ -106,7 +113,7 @@ struct AgainKernel {
         for (auto i = block.rank(); i < count; i += block.size()) data[i] = round + own + again;
         block.sync();
         // In two exchanges where there are three nodes, then in one.
-        hierarchicalAllReduce<std::uint32_t, Sum>(h, thisGrid(), count, again == 0 ? 0 : usualMessageBytes);
+        hierarchicalAllReduce<std::uint32_t, Sum>(over(h, again == 0 ? 0 : h.messageBytes), thisGrid(), count);
         block.sync();
         for (auto i = block.rank(); i < count; i += block.size()) {
           expect(i, ranks * (round + again) + ranks * (ranks - 1) / 2);
@@ -231,9 +238,10 @@ void deal(Rank& rank, bool equal, unsigned blocks) {
   CHECK(right);
 }
 
-void onNodes(int nodes, int rails, std::function<void(Rank&)> const& body) {
-  everySchedule({.ranks = nodes * rails, .machine = {.devicesPerNode = rails}}, body, 3);
+void onHosts(int ranks, int largest, std::function<void(Rank&)> const& body) {
+  everySchedule({.ranks = ranks, .machine = {.devicesPerNode = largest}}, body, 3);
 }
+void onNodes(int nodes, int rails, std::function<void(Rank&)> const& body) { onHosts(nodes * rails, rails, body); }
 
 // Each call with data of its own, so that what is late from one shows in the next.
 void gather(Rank& rank, std::size_t bytes, unsigned blocks) {
@@ -256,7 +264,7 @@ void gather(Rank& rank, std::size_t bytes, unsigned blocks) {
   }
 }
 
-void reduce(Rank& rank, std::size_t count, unsigned blocks, std::uint64_t messageBytes = usualMessageBytes) {
+void reduce(Rank& rank, std::size_t count, unsigned blocks, std::uint64_t messageBytes = layout::usualMessageBytes) {
   // Whole payloads of 16 bytes are reduced; what is behind them is not.
   auto const end = (count + 3) / 4 * 4;
   HierarchicalTeam const team(rank.communicator, {.blocks = blocks, .bytes = (end + 32) * sizeof(std::uint32_t)});
@@ -291,8 +299,9 @@ void inRounds(Rank& rank, Collective collective, unsigned blocks) {
   std::vector<std::uint32_t> input, expected;
   for (std::size_t i = 0; i < inCount; ++i) input.push_back(wordOf(own, i));
   for (std::size_t i = 0; i < outCount; ++i) {
-    auto const from =
-        collective == Collective::broadcast || collective == Collective::scatter ? std::size_t{root} : i / part;
+    auto const from = collective == Collective::broadcast || collective == Collective::scatter ? std::size_t{root}
+                      : collective == Collective::sendRecv ? (own + ranks - 1) % ranks
+                                                           : i / part;
     bool const splits = collective == Collective::reduceScatter || collective == Collective::scatter;
     auto const at = (splits || collective == Collective::allToAll ? own * part : 0) + i % part;
     std::uint32_t sum = 0;
@@ -350,8 +359,8 @@ TEST_CASE("two exchanges where they save more than a message takes") {
   CHECK(!inTwoExchanges(2, 1 << 30, 0));
   CHECK(inTwoExchanges(3, 300, 199));
   CHECK(!inTwoExchanges(3, 300, 200));
-  CHECK(inTwoExchanges(128, 4096, usualMessageBytes));
-  CHECK(!inTwoExchanges(4, 4096, usualMessageBytes));
+  CHECK(inTwoExchanges(128, 4096, layout::usualMessageBytes));
+  CHECK(!inTwoExchanges(4, 4096, layout::usualMessageBytes));
 }
 
 TEST_CASE("reduce-scatter, and broadcast from each root") {
@@ -368,10 +377,17 @@ TEST_CASE("reduce, gather and scatter, of each root") {
 
 TEST_CASE("the library's collectives, in rounds") {
   for (auto const collective : collectives) {
-    if (collective == Collective::sendRecv || collective == Collective::barrier) continue;
+    if (collective == Collective::barrier) continue;
     onNodes(2, 2, [=](Rank& rank) { inRounds(rank, collective, 2); });
     onNodes(3, 1, [=](Rank& rank) { inRounds(rank, collective, 1); });
   }
+}
+
+TEST_CASE("hosts of different sizes, which are several nodes") {
+  for (auto const collective : collectives) {
+    if (collective != Collective::barrier) onHosts(3, 2, [=](Rank& rank) { inRounds(rank, collective, 1); });
+  }
+  onHosts(6, 4, [](Rank& rank) { inRounds(rank, Collective::allReduce, 1); });
 }
 
 TEST_CASE("all-to-all") {
@@ -401,7 +417,7 @@ namespace {
 
 struct RoomToReduceKernel {
   MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count) const {
-    ReduceKernel{}(h, count, usualMessageBytes);
+    ReduceKernel{}(h, count, h.messageBytes);
   }
 };
 
@@ -410,6 +426,12 @@ struct RoomOfPartsKernel {
   MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t each) const {
     auto* const words = reinterpret_cast<std::uint32_t*>(h.inbox);
     hierarchicalAllToAll(h, thisGrid(), words, EqualParts{each}, words, EqualParts{each});
+  }
+};
+
+struct RoomToSendKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t bytes) const {
+    hierarchicalSendRecv(h, thisGrid(), h.inbox, h.inbox, bytes);
   }
 };
 
@@ -434,4 +456,5 @@ TEST_CASE("one element more than there is room for") {
   checkRoom<GatherKernel>(128, "a view up to byte 258");
   checkRoom<RoomToReduceKernel>(64, "a view up to byte 272");
   checkRoom<RoomOfPartsKernel>(32, "a view up to byte 132");
+  checkRoom<RoomToSendKernel>(256, "a view up to byte 257");
 }

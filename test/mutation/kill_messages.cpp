@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Messages between pairs of ranks.
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "explored.hpp"
+#include "mscclpp/host/wait.hpp"
 #include "support/messages.hpp"
 
 using namespace mscclpp_test;
@@ -14,7 +17,7 @@ namespace {
 
 // Small slots, so that messages take many chunks and rings go round.
 layout::PointToPointRequirement const small{
-    .lanes = 2, .slots = 2, .stageBytes = 256, .packetBytes = 1920, .packetLimit = 3841};
+    .lanes = 2, .slots = 2, .stageBytes = 256, .packetBytes = 1920, .packetLimit = 3841, .farBytes = 128};
 // The last byte of 3841 is in the second lane only because parts are rounded up.
 std::vector<std::int64_t> const sizes{0, 1, 200, 3841, 3842, 4200};
 
@@ -29,10 +32,10 @@ struct CallsKernel {
 };
 
 template <class P>
-void patterns(int ranks, std::uint64_t seed) {
+void patterns(sim::World const& world, std::uint64_t seed, std::vector<std::int64_t> const& bytes = sizes) {
   everySchedule(
-      ranks,
-      [seed](Rank& rank) {
+      world,
+      [&](Rank& rank) {
         constexpr int calls = 3;
         constexpr int kernels = 2;
         PointToPoint const links(rank.communicator, small);
@@ -41,7 +44,7 @@ void patterns(int ranks, std::uint64_t seed) {
         std::vector<std::unique_ptr<MessageBuffers>> buffers;
         std::vector<layout::Messages> messages;
         for (std::uint64_t i = 0; i < calls * kernels; ++i) {
-          auto const pattern = MessagePattern::random(rank.size, seed + i, sizes);
+          auto const pattern = MessagePattern::random(rank.size, seed + i, bytes);
           buffers.push_back(std::make_unique<MessageBuffers>(rank, pattern, i, i % 3));
           messages.push_back(buffers.back()->messages);
         }
@@ -69,9 +72,85 @@ void start(Rank& rank, PointToPoint const& links, layout::Messages const& messag
 }  // namespace
 
 TEST_CASE("patterns of messages") {
-  patterns<LL128>(3, 1);
-  patterns<LL128>(2, 11);
-  patterns<LL16>(3, 24);
+  patterns<LL128>({.ranks = 3}, 1);
+  patterns<LL128>({.ranks = 2}, 11);
+  patterns<LL16>({.ranks = 3}, 24);
+}
+
+TEST_CASE("patterns of messages between nodes") {
+  std::vector<std::int64_t> const bytes{0, 1, 128, 129, 257, 600};
+  patterns<LL128>({.ranks = 2, .machine = {.devicesPerNode = 1}}, 31, bytes);
+  patterns<LL128>({.ranks = 3, .machine = {.devicesPerNode = 2}}, 37, bytes);
+}
+
+namespace {
+
+void onNodes(std::function<void(Rank&)> const& body) {
+  sim::install({.devices = 2, .devicesPerNode = 1});
+  forEachRank(2, body);
+  sim::install({.devices = 8});
+}
+
+// Pushes what the proxy refuses.
+struct WrongTrigger {
+  MSCCLPP_DEVICE void operator()(layout::PointToPointHandle const& links) const {
+    BasePortChannelDeviceHandle(links.far[0].taken).put(99, 0, 99, 0, 8);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("between nodes: another size, chunks that nobody receives, and a proxy that has failed") {
+  onNodes([](Rank& rank) {
+    PointToPoint const links(rank.communicator, small);
+    GpuBuffer<std::byte> const buffer(rank.device, 128);
+    layout::Messages messages{};
+    if (rank.rank == 0) messages.addSend(1, buffer.data(), 100);
+    if (rank.rank == 1) messages.addRecv(0, buffer.data(), 101);
+    start<LL128>(rank, links, messages);
+    auto const text = reportOf(rank);
+    CHECK_MESSAGE(contains(text, rank.rank == 0 ? ""
+                                                : "rank 1 block 1 thread 0 refused a message of 100 bytes from "
+                                                  "rank 0, where 101 are to be received"),
+                  text);
+    rank.communicator.bootstrap()->barrier();
+  });
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> const chunks{{0, 1},   {1, 1},   {128, 1}, {129, 2},
+                                                                    {256, 2}, {257, 3}, {512, 4}};
+  onNodes([&](Rank& rank) {
+    GpuBuffer<std::byte> const buffer(rank.device, 512);
+    for (auto const& [bytes, count] : chunks) {
+      PointToPoint const links(rank.communicator, small);
+      layout::Messages messages{};
+      if (rank.rank == 0) messages.addSend(1, buffer.data(), bytes);
+      start<LL128>(rank, links, messages);
+      rank.synchronize();
+      CHECK_MESSAGE(links.undelivered(1 - rank.rank) == (rank.rank == 0 ? count : 0), bytes, " bytes");
+      rank.communicator.bootstrap()->barrier();
+    }
+  });
+  onNodes([](Rank& rank) {
+    PointToPoint const links(rank.communicator, small);
+    GpuBuffer<std::byte> const buffer(rank.device, 128);
+    layout::Messages messages{};
+    if (rank.rank == 1) messages.addRecv(0, buffer.data(), 100);
+    if (rank.rank == 0) {
+      launch(rank.stream, {.blocks = 1, .threads = 1}, WrongTrigger{}, links.deviceHandle());
+    } else {
+      start<LL128>(rank, links, messages);
+    }
+    // Of a proxy of its own the host is told when that has handled the trigger.
+    if (rank.rank == 0) hostWait([&] { return rank.communicator.fault().has_value(); }, std::chrono::seconds(10));
+    std::string text;
+    try {
+      rank.communicator.synchronize(rank.stream);
+    } catch (Error const& error) {
+      text = error.what();
+    }
+    CHECK_MESSAGE(
+        contains(text, rank.rank == 0 ? "it names memory 99" : "whose proxy or connection to here has failed"), text);
+    rank.communicator.bootstrap()->barrier();
+  });
 }
 
 TEST_CASE("a kernel passes on what the one before it has received") {

@@ -3,7 +3,9 @@
 // Packets between channels, of every format, and the width of the accesses that move data.
 #include <vector>
 
-#include "pair.hpp"
+#include "explored.hpp"
+#include "mscclpp/device/device_handle.hpp"
+#include "support/pair.hpp"
 #include "support/reference.hpp"
 
 using namespace mscclpp_test;

@@ -160,18 +160,6 @@ TEST_CASE("suspended: memory goes, and comes again") {
   });
 }
 
-TEST_CASE("rings of messages: room for chunks that fill a link, and no more than 64 MiB") {
-  for (int const ranks : {1, 2, 4, 7}) {
-    forEachNcclRank(ranks, [&](NcclRank& rank) {
-      auto const rings = memory(rank.comm, ncclStatGpuMemSuspend);
-      // Two slots of 256 KiB in each lane from each peer.
-      auto const lanes = ranks > 4 ? 16u : 32u;
-      CHECK(rings >= std::uint64_t{ranks - 1u} * lanes * 2 * (256 << 10));
-      CHECK(rings <= std::uint64_t{64} << 20);
-    });
-  }
-}
-
 TEST_CASE("properties, as much as the caller's version has of them") {
   forEachNcclRank(2, [](NcclRank& rank) {
     ncclCommProperties_t found{};

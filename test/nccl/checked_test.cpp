@@ -125,6 +125,19 @@ TEST_CASE("messages, and sums with a factor") {
   });
 }
 
+TEST_CASE("large messages, whose memory comes with the first, in either order of the ranks' calls") {
+  explored(2, [](NcclRank& rank) {
+    constexpr std::size_t large = (1 << 18) + 1;
+    Data<float> const out(rank.device, large, static_cast<float>(rank.rank + 1));
+    Data<float> const in(rank.device, large, 0);
+    int const peer = 1 - rank.rank;
+    require(ncclSend(out.data(), large, ncclFloat32, peer, rank.comm, rank.native()) == ncclSuccess, "send");
+    require(ncclRecv(in.data(), large, ncclFloat32, peer, rank.comm, rank.native()) == ncclSuccess, "receive");
+    rank.stream.synchronize();
+    require(in.are(static_cast<float>(peer + 1)), "messages");
+  });
+}
+
 namespace {
 
 // Each rank puts a number of its own into the next one's window, and sums what it has been put.

@@ -241,20 +241,22 @@ TEST_CASE("500 communicators made, split and ended leave nothing, and one that i
   rounds(240, false);
   checkComesTo(before);
 
-  std::atomic<int> made = 0;
-  std::atomic<bool> looked = false;
-  Held unused;
-  forEachNcclRank(2, [&](NcclRank const& rank) {
-    ++made;
-    if (rank.rank == 0) {
-      while (made != 2) std::this_thread::yield();
-      unused = Held::now();
-      looked = true;
-    }
-    while (!looked) std::this_thread::yield();
-  });
-  // The rings of its messages, of two ranks.
-  CHECK(unused.mapped <= before.mapped + 2 * (std::size_t{20} << 20));
+  for (int const ranks : {2, 3, 4, 7, 8}) {
+    CAPTURE(ranks);
+    std::atomic<int> made = 0;
+    std::atomic<bool> looked = false;
+    Held unused;
+    forEachNcclRank(ranks, [&](NcclRank const& rank) {
+      ++made;
+      if (rank.rank == 0) {
+        while (made != ranks) std::this_thread::yield();
+        unused = Held::now();
+        looked = true;
+      }
+      while (!looked) std::this_thread::yield();
+    });
+    CHECK(unused.mapped <= before.mapped + static_cast<std::size_t>(ranks) * (std::size_t{8} << 20));
+  }
 }
 
 TEST_CASE("a forked process is told that its communicators are another's") {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Graphs of calls through libmscclpp_nccl.so on GPUs, a thread a rank: they alternate with other calls, each its own
-// team.
+// team, and their messages meet calls of ranks that capture nothing.
 #include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -97,18 +98,77 @@ void checkRank(int rank, int ranks, ncclUniqueId const& id) {
   isRight(cudaStreamDestroy(stream));
 }
 
-}  // namespace
-
-TEST_CASE("a graph with a collective, a put and a wait alternates with other calls") {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    MESSAGE("left out: there is no GPU");
-    return;
+// Rank 0 sends to rank 1 a message that needs memory of its own, which rank `captures` has in a graph.
+void checkMessage(int rank, int captures, ncclUniqueId const& id) {
+  constexpr std::size_t large = 1 << 20;
+  isRight(cudaSetDevice(rank));
+  cudaStream_t stream = nullptr;
+  ncclComm_t comm = nullptr;
+  void* data = nullptr;
+  isRight(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CHECK_NCCL(ncclCommInitRank(&comm, 2, id, rank));
+  if (comm == nullptr || !isRight(cudaMalloc(&data, large * sizeof(float)))) return;
+  auto const call = [&] {
+    CHECK_NCCL(rank == 0 ? ncclSend(data, large, ncclFloat32, 1, comm, stream)
+                         : ncclRecv(data, large, ncclFloat32, 0, comm, stream));
+  };
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  if (rank == captures) {
+    isRight(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    call();
+    isRight(cudaStreamEndCapture(stream, &graph));
+    isRight(cudaGraphInstantiateWithFlags(&executable, graph, 0));
   }
-  int const ranks = std::min(devices, 4);
+  for (int turn = 0; turn < 20; ++turn) {
+    std::vector<float> values(large, static_cast<float>(rank == 0 ? turn : -1));
+    isRight(cudaMemcpy(data, values.data(), large * sizeof(float), cudaMemcpyHostToDevice));
+    if (rank == captures && turn % 3 != 0) {
+      isRight(cudaGraphLaunch(executable, stream));
+    } else {
+      call();
+    }
+    isRight(cudaStreamSynchronize(stream));
+    isRight(cudaMemcpy(values.data(), data, large * sizeof(float), cudaMemcpyDeviceToHost));
+    CHECK(std::ranges::count(values, static_cast<float>(turn)) == static_cast<std::ptrdiff_t>(large));
+  }
+  if (executable != nullptr) isRight(cudaGraphExecDestroy(executable));
+  if (graph != nullptr) isRight(cudaGraphDestroy(graph));
+  CHECK_NCCL(ncclCommDestroy(comm));
+  isRight(cudaFree(data));
+  isRight(cudaStreamDestroy(stream));
+}
+
+void onRanks(int ranks, std::function<void(int rank, ncclUniqueId const& id)> const& body) {
   ncclUniqueId id{};
   CHECK_NCCL(ncclGetUniqueId(&id));
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([=] { checkRank(rank, ranks, id); });
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { body(rank, id); });
   for (auto& thread : threads) thread.join();
+}
+
+int gpus() {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+}  // namespace
+
+TEST_CASE("a graph with a collective, a put and a wait alternates with other calls") {
+  int const ranks = std::min(gpus(), 4);
+  if (ranks == 0) {
+    MESSAGE("left out: there is no GPU");
+    return;
+  }
+  onRanks(ranks, [&](int rank, ncclUniqueId const& id) { checkRank(rank, ranks, id); });
+}
+
+TEST_CASE("the first large message is in a graph of one rank, and a call of the other") {
+  if (gpus() < 2) {
+    MESSAGE("left out: it takes two GPUs");
+    return;
+  }
+  for (int const captures : {0, 1}) {
+    onRanks(2, [&](int rank, ncclUniqueId const& id) { checkMessage(rank, captures, id); });
+  }
 }

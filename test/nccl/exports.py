@@ -14,7 +14,7 @@ ALONE = {"ncclResetDebugInitInternal"}
 EVERYWHERE = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "ld-linux", "libgcc_s.so",
               "libboost_context.so")  # the last of the simulated machine
 OWN = {"mscclppNcclRegister", "mscclppNcclUnregister", "mscclppNcclSimSetDevice", "mscclppNcclSimCreateStream",
-       "mscclppNcclSimDestroyStream"}
+       "mscclppNcclSimSynchronizeStream", "mscclppNcclSimDestroyStream"}
 
 
 def main():

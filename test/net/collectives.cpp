@@ -4,18 +4,28 @@
 // out. Started by any launcher; ends with 0 where all was well, else prints what was not and ends with 1.
 //
 //   mscclpp_test_net_collectives                 in place and apart, of several sizes
+//   mscclpp_test_net_collectives PLAN.json...    those of the plans, which a collection prefers; prints what was
+//   chosen,
+//                                                and why a plan was not
 //   mscclpp_test_net_collectives BYTES DEVICE    each once, whose larger buffer has so many bytes; the first rank of a
 //                                                host prints what that network device has sent and received meanwhile
+//   mscclpp_test_net_collectives messages        groups of messages between all ranks
+//   mscclpp_test_net_collectives forever         the same again and again, until one fails
 #include <cstdio>
 #include <fstream>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mscclpp/collectives/algorithm_collection.hpp"
 #include "mscclpp/collectives/world.hpp"
+#include "mscclpp/dsl/plan_algorithm.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/hierarchy.hpp"
 #include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/stream.hpp"
+#include "support/message_exchange.hpp"
 
 namespace {
 
@@ -33,8 +43,10 @@ class Job {
         ranks_(static_cast<std::size_t>(communicator.size())),
         self_(static_cast<std::size_t>(communicator.rank())) {}
 
-  // How many elements of the result are wrong.
-  std::size_t run(AlgorithmCollection const& algorithms, Collective collective, int root, bool inPlace) const {
+  // How many elements of the result are wrong. With the name of an algorithm it says which one was
+  // chosen, and why that one refuses the call.
+  std::size_t run(AlgorithmCollection const& algorithms, Collective collective, int root, bool inPlace,
+                  std::string const& named = {}) const {
     auto const& traits = traitsOf(collective);
     auto const inCount = count_ * traits.in.partsOf(ranks_), outCount = count_ * traits.out.partsOf(ranks_);
     auto const larger = std::max(inCount, outCount);
@@ -45,14 +57,20 @@ class Job {
     auto const outAt = inPlace && outCount < inCount ? self_ * count_ : 0;
     copyToDevice(in, std::span<T const>(input), inAt);
     auto* const out = inPlace ? in.data() + outAt : apart.data();
-    algorithms.execute(collective, communicator_, stream_,
-                       {.in = in.data() + inAt,
-                        .out = out,
-                        .inBytes = inCount * sizeof(T),
-                        .outBytes = outCount * sizeof(T),
-                        .type = DataType::int32,
-                        .op = reduces(collective) ? ReduceOp::sum : ReduceOp::none,
-                        .root = hasRoot(collective) ? root : 0});
+    CollectiveCall const call{.in = in.data() + inAt,
+                              .out = out,
+                              .inBytes = inCount * sizeof(T),
+                              .outBytes = outCount * sizeof(T),
+                              .type = DataType::int32,
+                              .op = reduces(collective) ? ReduceOp::sum : ReduceOp::none,
+                              .symmetric = !named.empty(),
+                              .root = hasRoot(collective) ? root : 0};
+    if (!named.empty()) {
+      std::printf("%s by %s %s\n", std::string(nameOf(collective)).c_str(),
+                  algorithms.choose(collective, communicator_, call).algorithm.c_str(),
+                  algorithms.at(collective, named)->refusal(communicator_, call).c_str());
+    }
+    algorithms.execute(collective, communicator_, stream_, call);
     communicator_.synchronize(stream_);
     if (!traits.out.isUsed(communicator_.rank() == root)) return 0;
     std::vector<T> found(outCount);
@@ -72,6 +90,7 @@ class Job {
           return i;
         case Collective::allGather:
         case Collective::gather:
+        case Collective::sendRecv:
           return i % count_;
         default:
           return self_ * count_ + i % count_;
@@ -82,8 +101,15 @@ class Job {
       for (std::size_t rank = 0; rank < ranks_; ++rank) sum += valueOf(rank, at);
       return sum;
     }
-    bool const fromRoot = collective == Collective::broadcast || collective == Collective::scatter;
-    return valueOf(fromRoot ? static_cast<std::size_t>(root) : i / count_, at);
+    switch (collective) {
+      case Collective::broadcast:
+      case Collective::scatter:
+        return valueOf(static_cast<std::size_t>(root), at);
+      case Collective::sendRecv:
+        return valueOf((self_ + ranks_ - 1) % ranks_, at);
+      default:
+        return valueOf(i / count_, at);
+    }
   }
 
   Communicator const& communicator_;
@@ -91,9 +117,7 @@ class Job {
   std::size_t count_, ranks_, self_;
 };
 
-bool movesData(Collective collective) {
-  return collective != Collective::sendRecv && collective != Collective::barrier;
-}
+bool movesData(Collective collective) { return collective != Collective::barrier; }
 
 struct Outcome {
   std::size_t calls = 0, wrong = 0;
@@ -107,6 +131,10 @@ struct Outcome {
 
 Outcome runAll(Communicator const& communicator, AlgorithmCollection const& algorithms) {
   Outcome outcome;
+  auto const messageBytes = HierarchicalTeam(communicator, {.blocks = 1, .bytes = 256}).deviceHandle().messageBytes;
+  if (messageBytes != layout::tcpMessageBytes) {
+    throw Error(ErrorCode::internalError, "a message over TCP counts as " + std::to_string(messageBytes) + " bytes");
+  }
   for (std::size_t const count : {1, 1001, 20000}) {
     Job const job(communicator, count);
     for (auto const collective : collectives) {
@@ -115,6 +143,25 @@ Outcome runAll(Communicator const& communicator, AlgorithmCollection const& algo
         int const root = static_cast<int>(outcome.calls + 1) % communicator.size();
         outcome.add(collective, count, job.run(algorithms, collective, root, inPlace));
       }
+    }
+  }
+  return outcome;
+}
+
+Outcome runPlans(Communicator const& communicator, std::span<char* const> files) {
+  auto algorithms = AlgorithmCollection::defaults();
+  std::vector<dsl::ExecutionPlan> plans;
+  for (char const* file : files) {
+    plans.push_back(dsl::ExecutionPlan::load(file));
+    algorithms.prefer(dsl::planAlgorithm(plans.back()));
+  }
+  Outcome outcome;
+  for (std::size_t const count : {1, 1001, 20000}) {
+    Job const job(communicator, count);
+    for (auto const& plan : plans) {
+      auto const& program = plan.program();
+      auto const collective = *dsl::collectiveOf(program);
+      outcome.add(collective, count, job.run(algorithms, collective, 0, program.inPlace, program.name.str()));
     }
   }
   return outcome;
@@ -166,15 +213,45 @@ Outcome countTraffic(Communicator const& communicator, AlgorithmCollection const
   return outcome;
 }
 
+// Through rings that the larger ones go round, and whatever the library makes where nothing else is asked.
+Outcome exchangeMessages(Communicator const& communicator, bool forever) {
+  Stream const stream(communicator.device());
+  Outcome outcome;
+  layout::PointToPointRequirement const small{
+      .lanes = 4, .stageBytes = 4096, .packetBytes = 1920, .packetLimit = 8192, .farBytes = 4096};
+  for (auto const& requirement : {small, layout::PointToPointRequirement{}}) {
+    PointToPoint const links(communicator, requirement);
+    if (forever) std::printf("begins\n"), std::fflush(stdout);
+    do {
+      for (std::size_t const largest : {1, 5000, requirement == small ? 60000 : 700000}) {
+        mscclpp_test::MessageExchange const messages(links, {largest, 0, largest / 3, 1, largest / 2 + 1});
+        MessageGroup group(links, stream);
+        messages.addTo(group);
+        group.start();
+        communicator.synchronize(stream);
+        outcome.add(Collective::sendRecv, largest, messages.wrong());
+      }
+    } while (forever);
+    communicator.bootstrap()->barrier();
+  }
+  return outcome;
+}
+
+Outcome run(Communicator const& communicator, std::span<char* const> arguments) {
+  auto const algorithms = AlgorithmCollection::defaults();
+  if (!arguments.empty() && std::string_view(arguments[0]).ends_with(".json")) return runPlans(communicator, arguments);
+  if (arguments.size() == 2) return countTraffic(communicator, algorithms, std::stoul(arguments[0]), arguments[1]);
+  if (arguments.size() == 1) return exchangeMessages(communicator, std::string_view(arguments[0]) == "forever");
+  return runAll(communicator, algorithms);
+}
+
 }  // namespace
 
 int main(int count, char** values) {
   try {
     Communicator const communicator(bootstrapFromEnvironment(),
                                     Device{DeviceKind::sim, launchFromEnvironment().localRank});
-    auto const algorithms = AlgorithmCollection::defaults();
-    auto const outcome = count == 3 ? countTraffic(communicator, algorithms, std::stoul(values[1]), values[2])
-                                    : runAll(communicator, algorithms);
+    auto const outcome = run(communicator, std::span(values, static_cast<std::size_t>(count)).subspan(1));
     std::printf("rank %d of %d nodes: %zu calls, %zu wrong\n", communicator.rank(), World::of(communicator).nodes,
                 outcome.calls, outcome.wrong);
     communicator.bootstrap()->barrier();

@@ -5,10 +5,13 @@
 //
 //   exchange   every rank writes to every other, in rounds of random sizes, and compares what it got
 //   stream     rank 0 writes to rank 1 for some seconds and prints the bytes per second that were complete
+//   echo       ranks 0 and 1 write to each other in turn, in rounds; prints the median of the round trips
 //
 // Ends with 0 where all was well; else prints what was thrown and ends with 1.
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -107,11 +110,10 @@ class Job {
       std::uint64_t done = 0;
       while (Clock::now() < end) {
         while (connection.posted() - done < 64) connection.write(targets_[1], 0, source_.memory, 0, arguments_.bytes);
-        // The clock may cost more than a step.
-        for (int step = 0; step < 64 && connection.posted() - done > 32; ++step) done = connection.progress();
+        done = connection.progress();
+        rest(connection);
       }
-      while (connection.progress() < connection.posted()) {
-      }
+      while (connection.progress() < connection.posted()) rest(connection);
       auto const seconds = std::chrono::duration<double>(Clock::now() - start).count();
       std::printf("%s %.0f bytes/s\n", std::string(transport_).c_str(),
                   static_cast<double>(connection.posted() * arguments_.bytes) / seconds);
@@ -127,10 +129,43 @@ class Job {
     bootstrap->barrier();
   }
 
+  void echo() {
+    bool const asks = communicator_.rank() == 0;
+    auto const peer = at(asks ? 1 : 0);
+    auto& connection = *connections_[peer];
+    std::vector<double> microseconds;
+    communicator_.bootstrap()->barrier();
+    for (int round = 1; round <= arguments_.rounds; ++round) {
+      auto const send = [&] {
+        connection.write(targets_[peer], 0, source_.memory, 0, arguments_.bytes);
+        connection.signal(peerWords_[peer], 0, at(round));
+        connection.progress();
+      };
+      auto const start = Clock::now();
+      if (asks) send();
+      while (std::atomic_ref(*reinterpret_cast<std::uint64_t*>(words_.base)).load(std::memory_order_acquire) <
+             at(round)) {
+        connection.progress();
+        if (!rest(connection)) std::this_thread::yield();
+      }
+      if (!asks) send();
+      microseconds.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    }
+    complete();
+    auto const middle = microseconds.begin() + static_cast<std::ptrdiff_t>(microseconds.size() / 2);
+    std::nth_element(microseconds.begin(), middle, microseconds.end());
+    if (asks) std::printf("%s %.1f us\n", std::string(transport_).c_str(), *middle);
+    communicator_.bootstrap()->barrier();
+  }
+
  private:
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   std::size_t ranks() const { return at(communicator_.size()); }
 
+  static bool rest(Connection const& connection) {
+    std::array const alone{&connection};
+    return restUntilReady(alone, std::chrono::microseconds(100));
+  }
   void step() {
     for (auto const& connection : connections_) {
       if (connection) connection->progress();
@@ -172,7 +207,7 @@ int main(int count, char** values) {
   app.add_option("--rank", arguments.rank)->required();
   app.add_option("--ranks", arguments.ranks);
   app.add_option("--address", arguments.address)->required();
-  app.add_option("--action", arguments.action)->check(CLI::IsMember({"exchange", "stream"}));
+  app.add_option("--action", arguments.action)->check(CLI::IsMember({"exchange", "stream", "echo"}));
   app.add_option("--rounds", arguments.rounds);
   app.add_option("--seconds", arguments.seconds);
   app.add_option("--bytes", arguments.bytes)->transform(CLI::AsSizeValue(false));
@@ -185,7 +220,7 @@ int main(int count, char** values) {
     Job job(arguments, communicator);
     std::printf("rank %d uses %s\n", arguments.rank, std::string(job.transport()).c_str());
     std::fflush(stdout);
-    arguments.action == "stream" ? job.stream() : job.exchange();
+    arguments.action == "stream" ? job.stream() : arguments.action == "echo" ? job.echo() : job.exchange();
     std::printf("rank %d is done\n", arguments.rank);
   } catch (Error const& error) {
     std::fflush(stdout);

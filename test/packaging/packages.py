@@ -3,7 +3,9 @@
 """What cpack makes of a build that is there: the tarball and, where dpkg is, the .deb. Unpacks each under a folder of its
 own, WORK/tarball and WORK/deb, and looks at what came out.
 
-packages.py --build=FOLDER --config=CONFIGURATION --work=FOLDER --source=FOLDER --generators=TGZ[;DEB]
+packages.py --build=FOLDER --config=CONFIGURATION --work=FOLDER --source=FOLDER --generators=TGZ[;DEB] [--nccl]
+
+--nccl: it has NCCL's interface.
 """
 
 import argparse
@@ -13,6 +15,8 @@ import re
 import shutil
 import subprocess
 import tarfile
+
+import preload
 
 COMMANDS = ("mscclpp-check", "mscclpp-doctor", "mscclpp-plan", "mscclpp-tune")
 
@@ -65,6 +69,17 @@ def files_in(prefix):
                   for folder, _, names in os.walk(prefix) for name in names)
 
 
+def look_at_nccl(prefix, files):
+    """It is there under both names, in a folder that ldconfig leaves alone, and a program finds it."""
+    found = [name for name in files if os.path.basename(name) in ("libmscclpp_nccl.so", "libnccl.so.2")]
+    folder = os.path.dirname(found[0]) if found else ""
+    assert len(found) == 2 and os.path.basename(folder) == "mscclpp" and {folder} == {os.path.dirname(name) for name in found}, found
+    link = os.path.join(prefix, folder, "libnccl.so.2")
+    assert os.readlink(link) == "libmscclpp_nccl.so", os.readlink(link)
+    for name in found:
+        preload.check(os.path.join(prefix, name))
+
+
 def look_at(prefix, options):
     """Nothing in it knows where it was built; its commands start, and find the profiles that came with them."""
     files = files_in(prefix)
@@ -89,6 +104,8 @@ def look_at(prefix, options):
                               text=True, check=False)
         os.remove(planted)
         assert planted in done.stdout + done.stderr, f"the profiles of {prefix} were not read:\n{done.stdout}{done.stderr}"
+    if options.nccl:
+        look_at_nccl(prefix, files)
     return files
 
 
@@ -96,6 +113,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("build", "config", "work", "source", "generators"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--nccl", action="store_true")
     options = parser.parse_args()
     shutil.rmtree(options.work, ignore_errors=True)
     packed = os.path.join(options.work, "packed")

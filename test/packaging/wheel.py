@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""pip install, from a copy of the sources or of a wheel, and a first program on what was installed.
+"""pip install, from the sources or of a wheel, and a first program on what was installed.
 
 wheel.py --source=FOLDER --work=FOLDER [--define=NAME=VALUE ...]
 wheel.py --wheel=FILE --work=FOLDER [--kind=cuda|sim]    into a fresh environment
@@ -8,12 +8,13 @@ wheel.py --wheel=FILE --work=FOLDER [--kind=cuda|sim]    into a fresh environmen
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
 
-FOLDERS = ("include", "src", "python", "cmake", "share", "scripts")
-FILES = ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE")
+import preload
+
 PROGRAM = """
 import mscclpp, numpy
 from mscclpp.language import AllReduce
@@ -28,16 +29,12 @@ print(mscclpp.__file__)
 
 def from_source(options):
     """Installs it; which Python has it, in which environment, and in which folder."""
-    # A copy, since pip must not find a build folder beside the sources.
-    copy, target = os.path.join(options.work, "source"), os.path.join(options.work, "site")
-    for folder in (copy, target):
-        shutil.rmtree(folder, ignore_errors=True)
-    for folder in FOLDERS:
-        shutil.copytree(os.path.join(options.source, folder), os.path.join(copy, folder))
-    for file in FILES:
-        shutil.copy2(os.path.join(options.source, file), copy)
+    target = os.path.join(options.work, "site")
+    shutil.rmtree(target, ignore_errors=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-build-isolation"]
-    command += ["--no-deps", "--target", target, *(f"-Ccmake.define.{each}" for each in options.define), copy]
+    command += ["--no-deps", "--target", target, f"-Cbuild-dir={os.path.join(options.work, 'build')}"]
+    # Where they lie: under another name a compiler's cache would know none of them.
+    command += [*(f"-Ccmake.define.{each}" for each in options.define), options.source]
     subprocess.run(command, check=True)
     return sys.executable, {**os.environ, "PYTHONPATH": target}, target
 
@@ -69,6 +66,11 @@ def main():
     said = subprocess.run([python, "-m", "mscclpp"], check=True, env=environment, capture_output=True, text=True)
     if ("built without a CUDA toolkit" in said.stdout) != (options.kind == "sim"):
         raise SystemExit(f"it does not say whether it simulates only: {said.stdout}")
+    library = re.search(r"LD_PRELOAD=(.*)", said.stdout)
+    if (library is not None) != (options.kind == "cuda"):
+        raise SystemExit(f"NCCL's interface comes with CUDA alone: {said.stdout}")
+    if library:
+        preload.check(library.group(1))
 
 
 if __name__ == "__main__":

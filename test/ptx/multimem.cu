@@ -3,26 +3,9 @@
 // The instruction of each multicast access, for each type, width, operation, order and scope. In a kernel's directives
 // the instructions follow each other as the calls do: orders outside, then scopes, then widths.
 // ptx-architectures: 90 100
-#include "mscclpp/device/multimem.hpp"
+#include "multimem_accesses.hpp"
 
-using namespace mscclpp;
-
-// Calls f.template operator()<O, S>() for the orders, each with every scope.
-template <Order... O, class F>
-__device__ __forceinline__ void forOrders(F&& f) {
-  ((f.template operator()<O, Scope::block>(), f.template operator()<O, Scope::device>(),
-    f.template operator()<O, Scope::system>()),
-   ...);
-}
-
-template <class Op, class Acc, class T, unsigned... N>
-__device__ __forceinline__ void loads(T* p, T* out) {
-  forOrders<Order::relaxed, Order::acquire>([&]<Order O, Scope S>() {
-    (((*reinterpret_cast<Vector<T, N>*>(out)) =
-          multimemLoadReduce<O, S, Op, Acc>(reinterpret_cast<Vector<T, N> const*>(p))),
-     ...);
-  });
-}
+using namespace mscclpp_test;
 
 template <class T, unsigned... N>
 __device__ __forceinline__ void stores(T* p, T const* in) {

@@ -3,26 +3,9 @@
 // The instruction of each multicast reduction of FP8, which only code for one family of GPUs may hold. In a kernel's
 // directives the instructions follow each other as the calls do: orders outside, then scopes, then widths.
 // ptx-architectures: 100a 100f
-#include "mscclpp/device/multimem.hpp"
+#include "multimem_accesses.hpp"
 
-using namespace mscclpp;
-
-// Calls f.template operator()<O, S>() for the orders, each with every scope.
-template <Order... O, class F>
-__device__ __forceinline__ void forOrders(F&& f) {
-  ((f.template operator()<O, Scope::block>(), f.template operator()<O, Scope::device>(),
-    f.template operator()<O, Scope::system>()),
-   ...);
-}
-
-template <class Op, class Acc, class T, unsigned... N>
-__device__ __forceinline__ void loads(T* p, T* out) {
-  forOrders<Order::relaxed, Order::acquire>([&]<Order O, Scope S>() {
-    (((*reinterpret_cast<Vector<T, N>*>(out)) =
-          multimemLoadReduce<O, S, Op, Acc>(reinterpret_cast<Vector<T, N> const*>(p))),
-     ...);
-  });
-}
+using namespace mscclpp_test;
 
 // ptx: loadsE4m3Sum : multimem\.ld_reduce\.relaxed\.cta\.global\.add\.e4m3x4
 // ptx: loadsE4m3Sum : multimem\.ld_reduce\.relaxed\.cta\.global\.add\.v2\.e4m3x4

@@ -349,7 +349,7 @@ class PortChannels(Case):
                 self.refused(InvalidUsage, "power of two", mscclpp.ProxyService, communicator, fifo_size=size)
             self.refused(InvalidUsage, "at least 1", mscclpp.ProxyService, communicator, proxies=0)
             service = mscclpp.ProxyService(communicator)
-            self.refused(InvalidUsage, "names semaphore 0, but there are 0", service.base_port_channel, 0)
+            self.refused(InvalidUsage, "no semaphore 0 in this service, which has 0", service.base_port_channel, 0)
             buffer, _ = machine.buffer()
             connections = machine.group.make_connection([peer])
             semaphore = service.build_and_add_semaphore(connections[peer])

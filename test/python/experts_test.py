@@ -175,6 +175,52 @@ class Arrays(unittest.TestCase):
 
         mscclpp.run_ranks(2, rank_main, device="sim")
 
+    def test_by_memory_as_by_packets(self):
+        case = Case(2, seed=7)
+
+        def rank_main(group):
+            rank, found = group.my_rank, []
+            for transport in ("memory", "packets", "automatic"):
+                experts = case.make(group, transport=transport)
+                self.assertEqual(experts.native.by_packets, transport != "memory")
+                there = experts.dispatch(*case.of(rank))
+                rows = int(there.firsts[-1] + there.counts[-1])
+                y = experts.combine(np.nan_to_num(there.rows), case.indices[rank])
+                found.append((there.rows[:rows], there.origins[:rows], there.weights[:rows], y))
+            for each in found[1:]:
+                for here, before in zip(each, found[0]):
+                    np.testing.assert_array_equal(here, before)
+            np.testing.assert_array_equal(found[0][-1], case.sums(rank, np.ones(8, np.float32)))
+
+        mscclpp.run_ranks(2, rank_main, device="sim")
+
+    def test_without_a_rank_that_has_failed(self):
+        ranks, gone = 3, 1
+        case = Case(ranks, experts=6, seed=3)
+
+        def rank_main(group):
+            rank = group.my_rank
+            experts = case.make(group, transport="packets")
+            failed = np.zeros(ranks, np.int32)
+            lost = case.indices[rank] // case.local == gone
+            self.assertTrue(lost.any())
+            for layer in range(3):
+                if layer == 1:
+                    failed[gone] = 1
+                if rank == gone and layer != 0:
+                    continue
+                there = experts.dispatch(*case.of(rank), failed=failed)
+                np.testing.assert_array_equal(there.unsent, lost if layer != 0 else np.zeros_like(lost))
+                here = [each for each in case.entries(rank) if layer == 0 or each[1] != gone]
+                self.assertEqual(int(there.counts.sum()), len(here))
+                y = experts.combine(there.rows, case.indices[rank], failed=failed)
+                factors = np.ones(8, np.float32)
+                if layer != 0:
+                    factors[gone * case.local : (gone + 1) * case.local] = 0
+                np.testing.assert_array_equal(y, case.sums(rank, factors))
+
+        mscclpp.run_ranks(ranks, rank_main, device="sim")
+
     def test_memory_of_the_caller(self):
         case = Case(2)
 
@@ -249,6 +295,14 @@ class BadInput(unittest.TestCase):
             ({"wire": "float16"}, ("float16", "float32")),
         ):
             self.refused(lambda *_: None, *words, **more)
+
+    def test_transports(self):
+        self.refused(lambda *_: None, "transport='links'", "'packets'", transport="links")
+        self.refused(
+            lambda e, x, i, w: e.dispatch(x, i, w, failed=np.zeros(2, np.int32)), "rows go by memory", transport="memory"
+        )
+        self.refused(lambda e, x, i, w: e.dispatch(x, i, w, failed=np.zeros(3, np.int32)), "failed", "(2,)")
+        self.refused(lambda e, x, i, w: e.combine(x, i, failed=np.zeros(2)), "failed", "int32")
 
     def test_arrays_of_a_dispatch(self):
         long = np.zeros((TOKENS + 1, HIDDEN), np.float32)
@@ -564,6 +618,39 @@ class DeepEp(unittest.TestCase):
                 buffer.low_latency_combine(sent[0][0], indices, weights, sent[0][2])
 
         self.run_ranks(2, rank_main)
+
+    def test_few_tokens_without_a_rank(self):
+        from mscclpp.deep_ep import Buffer
+
+        def rank_main(torch, group, _):
+            buffer = Buffer(group, low_latency_mode=True, enable_shrink=True)
+            rank, ranks = group.my_rank, group.nranks
+            indices = torch.arange(ranks).repeat(2, 1)
+            weights = torch.ones(indices.shape)
+            x = torch.full((2, 128), rank + 1, dtype=torch.bfloat16)
+            state = torch.empty(ranks, dtype=torch.int32)
+            for step in range(6):
+                if step == 2:
+                    if rank != 1:
+                        buffer.low_latency_update_mask_buffer(1, True)
+                        buffer.low_latency_query_mask_buffer(state)
+                        self.assertEqual(state.tolist(), [int(of == 1) for of in range(ranks)])
+                elif step == 4:
+                    buffer.low_latency_clean_mask_buffer()
+                left_out = step in (2, 3)
+                if left_out and rank == 1:
+                    continue
+                rows, counts, handle, _, _ = buffer.low_latency_dispatch(x, indices, 2, ranks, use_fp8=False)
+                left = ranks - 1 if left_out else ranks
+                self.assertEqual(counts.tolist(), [2 * left])
+                y, _, _ = buffer.low_latency_combine(rows.nan_to_num(), indices, weights, handle)
+                self.assertTrue(torch.equal(y, x * left))
+            with self.assertRaisesRegex(mscclpp.errors.InvalidUsage, f"rank {rank}: .*mask=False"):
+                buffer.low_latency_update_mask_buffer(1 - rank % 2, False)
+            with self.assertRaisesRegex(mscclpp.errors.InvalidUsage, f"rank {rank}: .*enable_shrink"):
+                Buffer(group).low_latency_query_mask_buffer(state)
+
+        self.run_ranks(3, rank_main)
 
     def test_what_is_refused(self):
         def rank_main(torch, group, buffer):

@@ -10,6 +10,7 @@ import warnings
 import mscclpp
 import numpy as np
 from mscclpp.__main__ import install
+from mscclpp.default_algos import allreduce_multi_nodes
 from mscclpp.language import *  # pylint: disable=wildcard-import,unused-wildcard-import
 
 InvalidUsage = mscclpp.errors.InvalidUsage
@@ -126,6 +127,41 @@ class Running(unittest.TestCase):
 
         mscclpp.run_ranks(2, rank_main, device="sim")
 
+    def test_an_executor_refuses_cpu_memory_for_windows(self):
+        spec = spec_of("direct", collective=AllGather(2, 1, True), protocol="Simple")
+        with CollectiveProgram.from_spec(spec) as program:
+            for rank in range(2):
+                channel = MemoryChannel(1 - rank, rank)
+                channel.signal(tb=0, relaxed=True)
+                channel.wait(tb=0, data_sync=SyncType.after, relaxed=True)
+                own = slice(rank, rank + 1)
+                channel.put(Rank(1 - rank).get_output_buffer()[own], Rank(rank).get_output_buffer()[own], tb=0)
+                channel.signal(tb=0, data_sync=SyncType.before)
+                channel.wait(tb=0, data_sync=SyncType.after)
+        plan = program.to_plan()
+
+        def rank_main(group):
+            executor = mscclpp.Executor(group.communicator)
+
+            def run(address):
+                each = 400
+                executor.execute(
+                    group.my_rank, address + group.my_rank * each, address, each, 2 * each, mscclpp.DataType.int32, plan
+                )
+
+            # Each call's copy of it would be other memory, whose window is not the one that was made.
+            with self.assertRaises(InvalidUsage) as caught:
+                run(np.zeros(200, np.int32).ctypes.data)
+            self.assertIn("'direct'", str(caught.exception))
+            self.assertIn("GpuBuffer", str(caught.exception))
+            buffer = mscclpp.GpuBuffer(200, "int32", group.device)
+            array = np.from_dlpack(buffer)
+            array[100 * group.my_rank :][:100] = group.my_rank + 1
+            run(buffer.data_ptr())
+            self.assertEqual(array.tolist(), [1] * 100 + [2] * 100)
+
+        mscclpp.run_ranks(2, rank_main, device="sim")
+
     def test_the_default_plans(self):
         with tempfile.TemporaryDirectory() as folder:
             files = install(folder)
@@ -133,6 +169,15 @@ class Running(unittest.TestCase):
             for path in files:
                 plan = mscclpp.ExecutionPlan(path)
                 self.assertIn(plan.ranks, (16, 32))
+
+    def test_the_plan_that_other_tests_run_on_two_hosts(self):
+        spec = AlgoSpec(name="allreduce_multi_nodes", collective=AllReduce(2, 1, True), nranks_per_node=2, world_size=4,
+                        in_place=True, instances=1, protocol="LL", auto_sync=False, num_threads_per_block=64,
+                        reuse_resources=True, use_double_scratch_buffer=True)
+        printed = json.loads(allreduce_multi_nodes(spec, thread_block_group_size=2).to_json())
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net", "allreduce_multi_nodes.json")
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(json.load(file), printed, json.dumps(printed, separators=(",", ":")))
 
 
 class Printing(unittest.TestCase):

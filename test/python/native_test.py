@@ -2,14 +2,17 @@
 """Modules that are compiled from a source: kept, refused in words, and not led astray by memory that comes and goes."""
 
 import importlib.util
+import itertools
 import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 from unittest import mock
 
 import mscclpp
 import numpy as np
+from mscclpp import compiler
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "torch-integration" / "customized_allgather.cu"
 
@@ -64,6 +67,33 @@ class Modules(unittest.TestCase):
                 with self.assertRaises(mscclpp.errors.Unsupported) as refused:
                     mscclpp.compile_native("wrong", str(wrong))
             self.assertIn("MSCCLPP_CXX", str(refused.exception))
+
+
+class Kept(unittest.TestCase):
+    def test_what_is_kept_has_a_limit(self):
+        """Of modules that are a line each, made by a compiler that is asked for its version once."""
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, MSCCLPP_CACHE_DIR=folder):
+            kept = pathlib.Path(folder, "native")
+            command = [compiler.host_compiler("a test"), "-shared", "-fPIC", "-nostdlib", "-x", "c++"]
+
+            def make(name):
+                source = pathlib.Path(folder, name + ".cpp")
+                source.write_text(f"int {name};\n", encoding="utf-8")
+                made = pathlib.Path(compiler.library_of(name, str(source), command, [])[0])
+                at = next(clock)
+                os.utime(made, ns=(at, at))
+                return made
+
+            clock = itertools.count(1)
+            first, second = make("first"), make("second")
+            with mock.patch.object(subprocess, "run", side_effect=AssertionError("nothing is to be run")):
+                self.assertEqual(make("first"), first)  # used again: `second` is now the older one
+            with mock.patch.object(compiler, "_MOST_BYTES", first.stat().st_size * 5 // 2):
+                third = make("third")
+            self.assertEqual(sorted(kept.glob("*.so")), sorted([first, third]))
+            with mock.patch.object(compiler, "_MOST_BYTES", 1):
+                fourth = make("fourth")  # larger than all that there is room for
+            self.assertEqual(sorted(kept.glob("*")), [fourth])
 
 
 if __name__ == "__main__":

@@ -40,7 +40,15 @@ struct ExpertsCase {
   unsigned repeats = 1;  // of each kernel, with the same result
   unsigned threads = 64;
   bool overlap = false;
+  int failed = -1;  // a rank that takes no part from `failedLayer` on; by packets only
+  unsigned failedLayer = 0;
+  bool failsBetween = false;  // in that layer after its dispatch
   unsigned seed = 1;
+
+  bool hasFailed(int rank, unsigned layer, bool dispatched = false) const {
+    return failed >= 0 && rank == failed &&
+           (layer > failedLayer || (layer == failedLayer && (dispatched || !failsBetween)));
+  }
 
   unsigned blocks(int rank) const { return 1 + (static_cast<unsigned>(rank) + seed) % limits.blocks; }
   layout::ExpertsLayout layout() const {
@@ -59,19 +67,14 @@ inline namespace MSCCLPP_BACKEND {
 
 template <class T, class W>
 struct DispatchTokens {
-  PackedByExpert packed;
-  PaddedByExpert padded;
-  bool byToken;
+  RowOrder order;
 
   MSCCLPP_DEVICE void operator()(T const* x, Routing<std::int64_t> const& routing, PlacedRows<W> const& out,
                                  DeviceExperts const& experts) const {
     allowNextKernel();
     Dispatch<T, W> const dispatch(experts, thisGrid());
     dispatch.send(thisGrid(), MatrixView{x, routing.tokens, experts.layout.limits.hidden}, routing);
-    auto const& laidOut = byToken            ? dispatch.layOut(ByToken{})
-                          : padded.rows != 0 ? dispatch.layOut(padded)
-                                             : dispatch.layOut(packed);
-    dispatch.place(thisGrid(), laidOut, out);
+    dispatch.place(thisGrid(), dispatch.layOut(order), out);
     dispatch.end();
   }
 };
@@ -402,6 +405,18 @@ class ExpertsReference {
   std::set<std::pair<int, std::uint32_t>> dropped_;  // source, entry
 };
 
+// Of each rank, as if one had no tokens and nobody any for its experts.
+template <class T>
+std::vector<ExpertsInput<T>> without(std::vector<ExpertsInput<T>> inputs, int rank, std::uint32_t perRank) {
+  auto& gone = inputs[static_cast<std::size_t>(rank)];
+  gone.tokens = 0;
+  gone.experts.clear();
+  for (auto& input : inputs) {
+    for (auto& expert : input.experts) expert = expert / perRank == rank ? -1 : expert;
+  }
+  return inputs;
+}
+
 template <class T>
 void requireSame(std::string const& what, Rank const& rank, unsigned layer, GpuBuffer<T> const& found,
                  std::vector<T> const& expected) {
@@ -420,15 +435,17 @@ class ByKernels {
       : test_(test), experts_(communicator, limits) {}
 
   void dispatch(Stream const& stream, LaunchShape const& shape, T const* x, Routing<std::int64_t> const& routing,
-                PlacedRows<W> const& placed) const {
-    launch(stream, shape, DispatchTokens<T, W>{{test_.alignment}, {test_.rowsOfExpert}, test_.byToken}, x, routing,
-           placed, deviceHandle());
+                PlacedRows<W> const& placed, std::int32_t const* failed) const {
+    auto const order = test_.byToken             ? RowOrder(ByToken{})
+                       : test_.rowsOfExpert != 0 ? RowOrder(PaddedByExpert{test_.rowsOfExpert})
+                                                 : RowOrder(PackedByExpert{test_.alignment});
+    launch(stream, shape, DispatchTokens<T, W>{order}, x, routing, placed, deviceHandle(failed));
   }
   void combine(Stream const& stream, LaunchShape const& shape, T const* results, Routing<std::int64_t> const& routing,
-               T* y) const {
-    launch(stream, shape, CombineTokens<T>{}, results, test_.rows(), routing, y, test_.weights, deviceHandle());
+               T* y, std::int32_t const* failed) const {
+    launch(stream, shape, CombineTokens<T>{}, results, test_.rows(), routing, y, test_.weights, deviceHandle(failed));
   }
-  layout::ExpertsHandle const& deviceHandle() const { return experts_.deviceHandle(); }
+  layout::ExpertsHandle deviceHandle(std::int32_t const* failed) const { return experts_.deviceHandle(failed); }
 
  private:
   ExpertsCase const& test_;
@@ -452,6 +469,16 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
   GpuBuffer<std::uint32_t> const firsts(rank.device, std::max(layout.perRank, layout.ranks + 1)),
       counts(rank.device, layout.perRank), origins(rank.device, test.rows()), dropped(rank.device, 1);
   std::size_t const entries = std::size_t{test.rows()} * limits.topK;
+  GpuBuffer<std::int32_t> const failed(rank.device, static_cast<std::size_t>(test.ranks));
+  GpuBuffer<std::uint8_t> const unsent(rank.device, tokens * limits.topK);
+  GpuBuffer<std::uint32_t> const unsentCount(rank.device, 1);
+  auto const* const mask = test.failed < 0 ? nullptr : failed.data();
+  auto const tellFailed = [&](unsigned layer, bool dispatched) {
+    if (test.failed < 0) return;
+    std::vector<std::int32_t> states;
+    for (int r = 0; r < test.ranks; ++r) states.push_back(test.hasFailed(r, layer, dispatched) ? 7 : 0);
+    copyToDevice(failed, std::span<std::int32_t const>(states));
+  };
   GpuBuffer<float> const placedWeights(rank.device, entries);
   GpuBuffer<std::int32_t> const placedExperts(rank.device, entries);
   PlacedRows<W> const placed{.rows = {rows.data(), test.rows(), limits.hidden},
@@ -480,32 +507,57 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
     placedExperts.fill(filler);
     y.fill(filler);
     dropped.fill(0);
-    Routing<std::int64_t> const routing{indices.data(), weights.data(), own.tokens, limits.topK};
+    unsent.fill(filler);
+    unsentCount.fill(0);
+    tellFailed(layer, false);
+    bool const sends = !test.hasFailed(rank.rank, layer), combines = !test.hasFailed(rank.rank, layer, true);
+    Routing<std::int64_t> const routing{.experts = indices.data(),
+                                        .weights = weights.data(),
+                                        .tokens = own.tokens,
+                                        .topK = limits.topK,
+                                        .unsent = mask == nullptr ? nullptr : unsent.data(),
+                                        .unsentCount = mask == nullptr ? nullptr : unsentCount.data()};
     auto homeRouting = routing;
     if (test.byToken || test.weights == ExpertWeights::none) homeRouting.weights = nullptr;
     rank.meet();
-    for (unsigned repeat = 0; repeat < test.repeats; ++repeat) {
+    for (unsigned repeat = 0; sends && repeat < test.repeats; ++repeat) {
       if (test.movers != 0) {
         auto both = shape;
         both.blocks += test.movers;
         launch(rank.stream, both, DispatchAndMultiply<T, W>{test.alignment, test.movers}, x.data(), routing, placed,
-               results.data(), experts.deviceHandle());
+               results.data(), experts.deviceHandle(mask));
       } else {
-        experts.dispatch(rank.stream, shape, x.data(), routing, placed);
+        experts.dispatch(rank.stream, shape, x.data(), routing, placed, mask);
       }
       rank.pace();
     }
-    if (test.byToken) {
-      launch(rank.stream, shape, MultiplyOnce<T, W>{}, placed, results.data(), experts.deviceHandle());
-    } else if (test.movers == 0) {
-      launch(rank.stream, shape, Multiply<T, W>{}, placed, results.data(), experts.deviceHandle());
+    if (sends && test.byToken) {
+      launch(rank.stream, shape, MultiplyOnce<T, W>{}, placed, results.data(), experts.deviceHandle(mask));
+    } else if (sends && test.movers == 0) {
+      launch(rank.stream, shape, Multiply<T, W>{}, placed, results.data(), experts.deviceHandle(mask));
     }
-    for (unsigned repeat = 0; repeat < test.repeats; ++repeat) {
+    if (sends != combines || (test.failsBetween && layer == test.failedLayer)) {
+      rank.synchronize();
+      tellFailed(layer, true);
+    }
+    for (unsigned repeat = 0; combines && repeat < test.repeats; ++repeat) {
       rank.pace();
-      experts.combine(rank.stream, shape, results.data(), homeRouting, y.data());
+      experts.combine(rank.stream, shape, results.data(), homeRouting, y.data(), mask);
     }
     rank.synchronize();
+    if (!combines) continue;
 
+    bool const unsentAny = test.hasFailed(test.failed, layer);
+    if (mask != nullptr) {
+      std::vector<std::uint8_t> lost;
+      for (auto const expert : own.experts) {
+        lost.push_back(unsentAny && expert >= 0 && expert / layout.perRank == test.failed ? 1 : 0);
+      }
+      auto const count = static_cast<std::uint32_t>(std::count(lost.begin(), lost.end(), 1));
+      requireSame("what was not sent", rank, layer, unsent, lost);
+      requireSame("the number of what was not sent", rank, layer, unsentCount, {count * test.repeats});
+    }
+    if (unsentAny) inputs = without(std::move(inputs), test.failed, layout.perRank);
     ExpertsReference<T, W> const reference(test, inputs);
     auto const expected = reference.placed(rank.rank, filler);
     requireSame("the table of first rows", rank, layer, firsts, expected.firsts);
@@ -516,14 +568,25 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
     requireSame("with which weights", rank, layer, placedWeights, expected.weights);
     requireSame("for which experts", rank, layer, placedExperts, expected.experts);
     requireSame("the number of dropped rows", rank, layer, dropped, {expected.dropped * test.repeats});
-    requireSame("the sum", rank, layer, y, reference.combined(rank.rank));
+    if (test.hasFailed(test.failed, layer, true)) {
+      auto const left = without(inputs, test.failed, layout.perRank);
+      requireSame("the sum", rank, layer, y, ExpertsReference<T, W>(test, left).combined(rank.rank));
+    } else {
+      requireSame("the sum", rank, layer, y, reference.combined(rank.rank));
+    }
   }
 }
 
+// By memory and by packets, whatever the case says.
 template <class T, class W = T, class How = ByKernels<T, W>>
-void checkExperts(ExpertsCase const& test) {
+void checkExperts(ExpertsCase test) {
   if (!canRun(test.ranks)) return;
-  forEachRank(test.ranks, [&](Rank& rank) { runExperts<T, W, How>(rank, test); });
+  for (auto const transport : {layout::ExpertTransport::memory, layout::ExpertTransport::packets}) {
+    if (test.failed >= 0 && transport == layout::ExpertTransport::memory) continue;
+    CAPTURE(static_cast<int>(transport));
+    test.limits.transport = transport;
+    forEachRank(test.ranks, [&](Rank& rank) { runExperts<T, W, How>(rank, test); });
+  }
 }
 
 }  // namespace MSCCLPP_BACKEND

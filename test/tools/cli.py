@@ -17,6 +17,9 @@ import unittest
 
 import sarif
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "drivers"))
+from terminal import run_on_terminal   # noqa: E402  pylint: disable=wrong-import-position
+
 PARSER = argparse.ArgumentParser(description=__doc__)
 for name in ("--command", "--checks", "--unseen", "--empty", "--copied", "--shared-libraries"):
     PARSER.add_argument(name, required=True)
@@ -233,6 +236,13 @@ class Results(unittest.TestCase):
         self.assertEqual(status, FOUND)
         self.assertIn("[1] nothingChecked: ", out)
         self.assertIn("without the compiler's hooks", err)
+
+    def test_progress_on_a_terminal_only(self):
+        status, out, shown = run_on_terminal([ARGUMENTS.command, ARGUMENTS.checks, "--run=correct"])
+        self.assertEqual(status, NOTHING_FOUND)
+        self.assertRegex(shown, r"\r\x1b\[K\[\d+/10\] correct")
+        self.assertNotIn("\x1b", out)
+        self.assertEqual(run("--run=correct")[2], "")
 
     def test_object_by_bare_name(self):
         folder, target = os.path.split(ARGUMENTS.checks)

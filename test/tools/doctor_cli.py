@@ -8,8 +8,10 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 VALUES = dict(argument[2:].split("=", 1) for argument in sys.argv if argument.startswith("--") and "=" in argument)
@@ -68,6 +70,48 @@ class Doctor(unittest.TestCase):
         status, out, _ = faked("none")
         self.assertEqual(status, 1)
         self.assertIn("broken: the driver finds no GPU", out)
+
+    def test_measured_links_of_simulated_gpus(self):
+        with tempfile.TemporaryDirectory() as folder:
+            graph = pathlib.Path(folder) / "topology.dot"
+            # Nodes of two: the third is not reached by memory.
+            status, out, err = doctor("--measure", "--json", "--ranks=3", f"--topology={graph}",
+                                      MSCCLPP_SIM_DEVICES_PER_NODE="2")
+            self.assertEqual(err, "")
+            document = json.loads(out)
+            copies, trips = document["copies, GB/s"]["rows"], document["round trips of a signal, us"]["rows"]
+            # What the clocks of an H200 say: 379 GB/s.
+            self.assertEqual([row["to 1"] for row in copies][::2], ["379", "-"])
+            self.assertEqual([copies[1]["to 0"], copies[2]["to 0"], copies[0]["to 2"]], ["379", "-", "-"])
+            self.assertGreater(float(copies[2]["to 2"]), 379)
+            self.assertEqual((trips[0]["to 0"], trips[0]["to 2"]), ("-", "-"))
+            self.assertEqual(trips[0]["to 1"], trips[1]["to 0"])
+            self.assertTrue(1 < float(trips[0]["to 1"]) < 5)
+            self.assertIn('gpu0 -- gpu1 [label="379 GB/s"]', graph.read_text())
+            self.assertNotIn("gpu0 -- gpu2", graph.read_text())
+            self.assertEqual(doctor("--topology=/no/such/folder/file")[0], 1)
+        self.assertEqual(status, 0)
+
+    def test_shared_ranks(self):
+        status, out, _ = doctor(LD_LIBRARY_PATH=VALUES["driver"], FAKE_GPUS="", MSCCLPP_RANK="2", MSCCLPP_WORLD_SIZE="4",
+                                MSCCLPP_MASTER_ADDR="127.0.0.1", CUDA_MPS_PIPE_DIRECTORY="/nowhere")
+        self.assertEqual(status, 1)   # those two GPUs do not reach each other
+        self.assertIn("slow: at least 3 ranks share 2 GPUs without MPS", out)
+
+    def test_misspelt_variables(self):
+        status, out, err = doctor(MSCCLPP_TRANSPROT="tcp")
+        self.assertEqual(status, 0)
+        self.assertIn("is MSCCLPP_TRANSPORT meant?", out)
+        self.assertNotIn("MSCCLPP_TRANSPROT", err)   # told once, here
+
+    def test_a_wrong_library_path(self):
+        status, out, _ = doctor(LD_LIBRARY_PATH="/no/such/folder")
+        self.assertIn("note: LD_LIBRARY_PATH names /no/such/folder, which is no folder", out)
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "libcuda.so.1").write_bytes(b"")   # as of another machine
+            status, out, _ = doctor(LD_LIBRARY_PATH=folder)
+        self.assertEqual(status, 1)
+        self.assertIn(f"broken: LD_LIBRARY_PATH names {folder}: CUDA's driver cannot be loaded: ", out)
 
     def test_bad_use(self):
         for arguments in (["--rank=2"], ["--ranks=0"], ["file"]):

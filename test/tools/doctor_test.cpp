@@ -9,7 +9,9 @@
 #include <map>
 #include <string>
 
+#include "doctor/links.hpp"
 #include "doctor/probes.hpp"
+#include "doctor/topology.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace mscclpp;
@@ -133,6 +135,42 @@ TEST_CASE("cards are told with their state and the GPUs that they are near") {
   REQUIRE(table.size() == 3);
   CHECK(table[1] == std::vector<std::string>{"mlx5_0", "1", "4: ACTIVE", "400 Gb/sec (4X NDR)", "1", "0 1"});
   CHECK(says(report, Weight::slow, "port 2 of mlx5_0 is not active (1: DOWN)", "MSCCLPP_IB_HCA"));
+}
+
+TEST_CASE("measured links are told by pair, and those that are slower than half of the best") {
+  Report report, quick;
+  Links const links{{{2000, 380, 150}, {379, 2000, 0}, {381, 0, 2000}}, {{0, 1.5, 1.6}, {1.5, 0, 0}, {1.6, 0, 0}}};
+  addLinks(report, DeviceKind::cuda, links);
+  REQUIRE(report.sections().size() == 2);
+  CHECK(report.sections()[0].title == "copies, GB/s");
+  CHECK(report.sections()[0].table[2] == std::vector<std::string>{"1", "379", "2000", "-"});
+  CHECK(report.sections()[1].table[1] == std::vector<std::string>{"0", "-", "1.50", "1.60"});
+  CHECK(report.findings().size() == 1);
+  CHECK(says(report, Weight::slow, "copies from GPU 0 to 2 run at 150 GB/s, between others at 381", "nvlink --status"));
+  addLinks(quick, DeviceKind::sim, {{{2000}}, {{0}}});
+  CHECK(quick.findings().empty());
+  CHECK(quick.text().find("by virtual time") != std::string::npos);
+}
+
+TEST_CASE("a topology has each pair that reaches the other, and the cards beside their GPUs") {
+  Machine const machine;
+  machine.file("sys/class/infiniband/mlx5_0/device/numa_node", "0");
+  machine.file("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE");
+  machine.file("sys/class/infiniband/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)");
+  machine.file("sys/bus/pci/devices/0000:17:00.0/numa_node", "0");
+  Report report;
+  addNetwork(report, machine.sources(), twoGpus());
+  auto const plain = topologyOf(report, twoGpus(), std::nullopt);
+  CHECK(plain.find("gpu1 [label=\"GPU 1\\nNVIDIA H200\"]") != std::string::npos);
+  CHECK(plain.find("gpu0 -- gpu1 [label=\"NVLink\"]") != std::string::npos);
+  CHECK(plain.find("\"mlx5_0 port 1\" -- gpu1") != std::string::npos);
+  CHECK(topologyOf(report, twoGpus(true, false), std::nullopt).find("PCIe") != std::string::npos);
+  CHECK(topologyOf(report, twoGpus(false), std::nullopt).find("gpu0 -- gpu1") == std::string::npos);
+  Links const links{{{0, 380, 0}, {20, 0, 0}, {0, 0, 0}}, {}};
+  auto const measured = topologyOf({}, {}, links);
+  CHECK(measured.find("gpu0 -- gpu1 [label=\"380 / 20 GB/s\"]") != std::string::npos);
+  CHECK(measured.find("gpu0 -- gpu2") == std::string::npos);
+  CHECK(measured.find("GPU 2\\nsimulated") != std::string::npos);
 }
 
 TEST_CASE("settings are shown, wrong ones broken, misspelt ones noted, secrets kept") {

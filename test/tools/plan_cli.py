@@ -6,6 +6,7 @@
 #   plan_cli.py --plan=PATH --writer=PATH --corpus=FOLDER [unittest arguments...]
 """Tests of the command mscclpp-plan."""
 
+import argparse
 import json
 import os
 import socket
@@ -184,7 +185,7 @@ class Run(Plans):
         for name in ("two_hosts_allreduce.json", "two_hosts_allgather.json"):
             self.runs(name, 4 * 2 * 1024, "--size=4K", "--hosts=2")
         self.refused("--hosts=5: the plan has 4 ranks", "run", self.path(name), "--device=sim", "--hosts=5")
-        self.refused(", which is on another host; use a port channel there", "run", self.path("gather.json"),
+        self.refused(", which are on different hosts; use a port channel there", "run", self.path("gather.json"),
                      "--hosts=2")
 
     def test_rows_are_those_of_the_benchmark(self):
@@ -277,15 +278,9 @@ class Run(Plans):
 
 
 if __name__ == "__main__":
-    rest = []
-    for argument in sys.argv[1:]:
-        name, _, value = argument.partition("=")
-        if name == "--plan":
-            PLAN = value
-        elif name == "--writer":
-            WRITER = value
-        elif name == "--corpus":
-            CORPUS = value
-        else:
-            rest.append(argument)
+    parser = argparse.ArgumentParser()
+    for option in ("--plan", "--writer", "--corpus"):
+        parser.add_argument(option)
+    options, rest = parser.parse_known_args()
+    PLAN, WRITER, CORPUS = options.plan, options.writer, options.corpus
     unittest.main(argv=[sys.argv[0], *rest])

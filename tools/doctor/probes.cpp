@@ -140,6 +140,9 @@ void addSoftware(Report& report, Sources const& sources, Gpus const& gpus) {
       report.find(gpus.why.empty() ? Weight::note : Weight::broken,
                   fmt::format("LD_LIBRARY_PATH names {}, whose libraries are to link with only", folder),
                   "take it out");
+    } else if (gpus.library.empty() && fs::exists(folder + "/libcuda.so.1")) {
+      report.find(Weight::broken, fmt::format("LD_LIBRARY_PATH names {}: {}", folder, gpus.why),
+                  "take it out, so that the driver's own libcuda.so.1 is found");
     }
   }
   bool const wantsGpus = hasGpuFiles(sources) || !gpus.library.empty();

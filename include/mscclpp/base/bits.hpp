@@ -11,12 +11,14 @@
 
 namespace mscclpp {
 
+// The same bits as another type, as std::bit_cast.
 template <class To, class From>
 requires(sizeof(To) == sizeof(From) && std::is_trivially_copyable_v<To> && std::is_trivially_copyable_v<From>)
     MSCCLPP_HOST_DEVICE constexpr To bitCast(From const& from) {
   return __builtin_bit_cast(To, from);
 }
 
+// minimum() and maximum() as those of std, by value: `a` where the two are equal, or one is NaN.
 template <class T>
 MSCCLPP_HOST_DEVICE constexpr T minimum(T a, T b) {
   return b < a ? b : a;
@@ -27,11 +29,13 @@ MSCCLPP_HOST_DEVICE constexpr T maximum(T a, T b) {
   return a < b ? b : a;
 }
 
+// value / by, rounded up. Of numbers from 0 on, whose sum T holds; `by` is not 0.
 template <class T>
 MSCCLPP_HOST_DEVICE constexpr T ceilDiv(T value, T by) {
   return (value + by - 1) / by;
 }
 
+// The least multiple of `to`, a power of two or not, that is no less than `value`. As ceilDiv().
 template <class T>
 MSCCLPP_HOST_DEVICE constexpr T roundUp(T value, T to) {
   return ceilDiv(value, to) * to;
@@ -45,6 +49,7 @@ MSCCLPP_HOST_DEVICE constexpr std::uint64_t rangeEnd(std::uint64_t offset, std::
   return count <= (most - offset) / each ? offset + count * each : most;
 }
 
+// Whether the address is a multiple of `bytes`, a power of two or not.
 MSCCLPP_HOST_DEVICE bool isAligned(void const* pointer, unsigned bytes) {
   return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }

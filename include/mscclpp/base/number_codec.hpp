@@ -21,11 +21,14 @@ struct SmallFloatFormat {
   static constexpr bool saturate = Saturate;
 };
 
+// IEEE binary16 and bfloat16: with infinities, which is what too large a value becomes.
 struct HalfFormat : SmallFloatFormat<5, 10, true, false> {};
 struct BFloat16Format : SmallFloatFormat<8, 7, true, false> {};
 struct Float8E4M3Format : SmallFloatFormat<4, 3, false, true> {};  // OCP E4M3: no infinity, largest 448
 struct Float8E5M2Format : SmallFloatFormat<5, 2, true, true> {};   // OCP E5M2, converted with saturation
 
+// The code of `value` in format F, in the lowest bits. Subnormal numbers and the sign of zero are kept; of a NaN its
+// sign is, not its payload.
 template <class F>
 MSCCLPP_HOST_DEVICE constexpr std::uint32_t encodeSmallFloat(float value) {
   constexpr int mantissa = F::mantissaBits;
@@ -56,6 +59,7 @@ MSCCLPP_HOST_DEVICE constexpr std::uint32_t encodeSmallFloat(float value) {
   return sign | code;
 }
 
+// The number that a code of F stands for, exactly. Bits above the format's are ignored.
 template <class F>
 MSCCLPP_HOST_DEVICE constexpr float decodeSmallFloat(std::uint32_t code) {
   constexpr int mantissa = F::mantissaBits;

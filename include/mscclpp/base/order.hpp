@@ -13,6 +13,8 @@ enum class Order : std::uint8_t { relaxed, acquire, release, acquireRelease, seq
 // The threads an operation is ordered with: this thread alone, its block, its device, everybody.
 enum class Scope : std::uint8_t { thread, block, device, system };
 
+// What loadWords2() and loadWords4() move, Words2 and Words4: one access each, of which every 8 bytes arrive whole.
+// They may alias whatever a buffer holds.
 struct alignas(8) [[gnu::may_alias]] Words2 {
   std::uint32_t w[2];
 };

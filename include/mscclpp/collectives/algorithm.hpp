@@ -31,6 +31,7 @@ namespace mscclpp {
 // Further arguments of a user's algorithm, by name; the library's own take none.
 using Extras = std::unordered_map<std::string, std::uintptr_t>;
 
+// What one rank asks for: its buffers, how many bytes they have, and how it shall be done.
 struct CollectiveCall {
   void const* in = nullptr;
   void* out = nullptr;

@@ -71,8 +71,8 @@ class AlgorithmCollection {
   void execute(Collective collective, Communicator const& communicator, Stream const& stream,
                CollectiveCall const& call) const;
   // Collective. Has memory for whatever these calls choose in that stream, of up to `bytes` from each rank for each, so
-  // that the first of each kind need not wait for the other ranks to make theirs. Those with windows, and users' own,
-  // still do.
+  // that the first of each kind need not wait for the other ranks to make theirs. Those with windows, users' own,
+  // and all over several nodes still do.
   void prepare(Communicator const& communicator, Stream const& stream, std::size_t bytes) const;
   // Whether execute() would now only launch, as it does for a call that was made before. Where it would not, it may
   // wait for the other ranks to make theirs.

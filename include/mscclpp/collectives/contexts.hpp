@@ -23,6 +23,7 @@
 
 namespace mscclpp {
 
+// The bounds of one communicator; these until setContextLimits() is called.
 struct ContextLimits {
   std::size_t teams = 32;
   std::size_t windows = 64;
@@ -32,6 +33,7 @@ struct ContextLimits {
   friend bool operator==(ContextLimits const&, ContextLimits const&) = default;
 };
 
+// What this rank keeps for one communicator at the moment.
 struct ContextCounts {
   std::size_t teams = 0;
   std::size_t retiredTeams = 0;  // replaced by larger ones, kept for graphs

@@ -81,6 +81,7 @@ inline constexpr std::array modelParameters{
     ModelParameter{"memory_gbps", &MachineModel::memoryRate, gigabyte},
 };
 
+// One algorithm in one launch shape, of which the time is asked for.
 struct CostQuery {
   int ranks = 1;
   Collective collective = Collective::allReduce;

@@ -47,16 +47,22 @@ struct DispatchCall {
   float* rowWeights = nullptr;         // [room]; byToken: [room][limits.topK]
   std::int32_t* rowExperts = nullptr;  // byToken: [room][limits.topK]
   std::uint32_t* dropped = nullptr;    // is counted up; null: no room is an error of the launch
+  // Ranks that have failed (host/fused/experts.hpp), and what is not sent to their experts.
+  std::int32_t const* failed = nullptr;  // [ranks]: not 0: it has failed; null: none
+  std::uint8_t* unsent = nullptr;        // [tokens][topK]: 1 or 0
+  std::uint32_t* unsentCount = nullptr;  // is counted up
 };
 
+// Memory of the device. `results` lie as the rows that the dispatch before has brought.
 struct CombineCall {
   void const* results = nullptr;  // [rows][hidden]
   std::size_t rows = 0;
   std::int64_t const* experts = nullptr;  // as dispatched
   float const* weights = nullptr;         // of sums at home (limits.partOfEach); null: all are 1
   std::uint32_t tokens = 0;
-  void* y = nullptr;     // [tokens][hidden]
-  bool weighted = true;  // by the weights that were dispatched, where the rows are added up
+  void* y = nullptr;                     // [tokens][hidden]
+  bool weighted = true;                  // by the weights that were dispatched, where the rows are added up
+  std::int32_t const* failed = nullptr;  // as dispatched, or more
 };
 
 class ExpertParallel {
@@ -72,6 +78,8 @@ class ExpertParallel {
   void dispatch(Stream const& stream, DispatchCall const& call) const;
   void combine(Stream const& stream, CombineCall const& call) const;
 
+  // What it was made with. expertsOfRank() is rounded up, so that the last ranks may have fewer; bytes() is what rows,
+  // scales and parts take of each rank's memory.
   layout::ExpertLimits const& limits() const noexcept { return experts_.limits(); }
   int rank() const noexcept { return experts_.rank(); }
   int size() const noexcept { return experts_.size(); }
@@ -81,6 +89,7 @@ class ExpertParallel {
   std::size_t bytes() const noexcept { return experts_.bytes(); }
   // For kernels of one's own in between.
   layout::ExpertsHandle const& deviceHandle() const noexcept { return experts_.deviceHandle(); }
+  layout::ExpertsHandle deviceHandle(std::int32_t const* failed) const { return experts_.deviceHandle(failed); }
 
  private:
   void check(char const* what, std::uint32_t tokens, void const* experts) const;

@@ -22,11 +22,15 @@
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
-#include "mscclpp/layout/point_to_point_handle.hpp"
 #include "mscclpp/layout/team_handle.hpp"
 #include "mscclpp/layout/window_handle.hpp"
 
 namespace mscclpp {
+
+namespace layout {
+struct PointToPointHandle;
+struct Messages;
+}  // namespace layout
 
 struct KernelCall {
   Stream const& stream;
@@ -50,6 +54,7 @@ struct KernelCall {
   layout::Messages const* messages = nullptr;
 };
 
+// What one kernel has been compiled for.
 struct KernelKey {
   DeviceKind machine = DeviceKind::cuda;
   Collective collective = Collective::allReduce;
@@ -61,7 +66,9 @@ struct KernelKey {
   friend auto operator<=>(KernelKey const&, KernelKey const&) = default;
 };
 
+// What the host does with a kernel, and what the kernel asks of a call.
 struct Kernel {
+  // Puts it into the call's stream, in the call's shape, and returns.
   void (*start)(KernelCall const&) = nullptr;
   // The workspace with which a launch of that shape takes the fewest rounds.
   layout::WorkspaceRequirement (*requirement)(std::uint32_t ranks, std::uint32_t blocks,

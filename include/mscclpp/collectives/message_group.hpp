@@ -9,7 +9,8 @@
 // other in any pattern. Only the ranks of a message call. Between two ranks, the i-th send of one meets the i-th recv
 // of the other, in the order of the calls; both name the same bytes, else the receiver's kernel refuses the message
 // with a report. A receive that nobody sends for ends in a time-out that names lane and peer. May be captured into a
-// graph. Unless its receiver reads it, a message of more than 16 MiB keeps the sender's kernel waiting.
+// graph. Unless its receiver reads it, a message of more than 16 MiB, or of 2 MiB to a rank of another node, keeps the
+// sender's kernel waiting.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,7 @@ class MessageGroup {
 
   // Empties the group. `blocks` 0: enough for all peers at once, as far as there may be so many. `threads` per block,
   // 0: the library's choice. Throws invalidUsage for messages to the own rank that do not meet, and unsupported where
-  // the build has no kernels for the device.
+  // the build has no kernels for the device. Where the links have `stagesLater`, as PointToPoint::handleFor() throws.
   void start(int blocks = 0, int threads = 0);
 
  private:

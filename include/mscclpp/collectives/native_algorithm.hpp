@@ -32,6 +32,7 @@ struct ContextKey {
   friend auto operator<=>(ContextKey const&, ContextKey const&) = default;
 };
 
+// What an algorithm is made of; only `run` must be there.
 struct NativeFunctions {
   // May be left empty.
   std::function<void(Communicator const&)> initialize{};
@@ -71,6 +72,8 @@ class NativeAlgorithm final : public Algorithm {
 class AlgorithmBuilder {
  public:
   virtual ~AlgorithmBuilder() = default;
+  // The algorithm, for AlgorithmCollection::add(). Called by the program that has been handed the builder, not by this
+  // library.
   virtual std::shared_ptr<Algorithm> build() = 0;
 };
 

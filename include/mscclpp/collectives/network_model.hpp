@@ -22,6 +22,7 @@ struct NetworkModel {
   double railRate = 0;      // out of one rank, and at the same time into it
 };
 
+// One collective over nodes * rails ranks, of which the time is asked for, and the launch of its kernels.
 struct TwoLevelQuery {
   int nodes = 1;
   int rails = 1;  // ranks of a node
@@ -31,6 +32,7 @@ struct TwoLevelQuery {
   unsigned threads = 1;
 };
 
+// What one call takes, in seconds.
 struct TwoLevelTime {
   double seconds = 0;  // from one call to the next
   double network = 0;  // of which nothing but the network is at work

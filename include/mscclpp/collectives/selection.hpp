@@ -48,6 +48,7 @@ std::vector<std::string> preferredAlgorithms(SelectionRequest const& request);
 // By the cost model alone.
 std::vector<std::string> preferredAlgorithms(SelectionRequest const& request, MachineModel const& model);
 
+// One algorithm of predictions(), and its time as predict() has it.
 struct AlgorithmPrediction {
   std::string algorithm;
   double seconds = 0;

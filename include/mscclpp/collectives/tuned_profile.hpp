@@ -24,6 +24,7 @@
 
 namespace mscclpp {
 
+// What was the fastest for one size, in which launch shape, and how long a call of it took.
 struct TunedEntry {
   std::string algorithm;
   int blocks = 0;
@@ -35,6 +36,7 @@ struct TunedEntry {
 
 class TunedProfile {
  public:
+  // Whom a table holds for: GPUs of one product name, so many of them, over links that deliver lines whole, or do not.
   struct Subject {
     std::string device;
     int ranks = 0;
@@ -51,6 +53,7 @@ class TunedProfile {
   // the library in share/mscclpp/profiles; later ones go before earlier ones. Null where there are none.
   static std::shared_ptr<TunedProfile const> installed();
 
+  // What parse() reads. save() throws systemError, and replaces a file as a whole.
   std::string json() const;
   void save(std::string const& path) const;
 
@@ -58,6 +61,7 @@ class TunedProfile {
   Table const* find(Subject const& subject, Collective collective, bool symmetric = false) const;
   TunedEntry const* nearest(SelectionRequest const& request) const;
 
+  // Enters what is fastest for so many bytes, in place of what is here.
   void set(Subject const& subject, Collective collective, std::uint64_t bytes, TunedEntry entry,
            bool symmetric = false);
   // Takes over everything of `other`, also in place of what is here.

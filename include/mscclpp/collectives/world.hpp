@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "mscclpp/host/communicator.hpp"
 
@@ -18,7 +19,8 @@ struct World {
   bool wholeLines = true;  // all links deliver 128-byte lines whole
   std::uint32_t maxBlocks = 1;  // of the library's own grids: those of all ranks of a device are resident together
   int ranksPerDevice = 1;       // the most of any device
-  int nodes = 1;                // sets of ranks that reach each other's memory; 0: they have different sizes
+  int nodes = 1;                // as a HierarchicalTeam has; 1: all ranks reach each other's memory
+  std::vector<int> hosts{};     // hostsOf() the communicator; empty: all are on one
   std::string noMulticast{};    // why the ranks cannot go through a switch between their devices; empty where they can
   bool planned = false;  // set by who resolves calls without making them: addresses only tell how buffers lie to each
                          // other, and memory that a switch could not be bound to will not be there

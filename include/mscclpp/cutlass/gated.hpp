@@ -38,6 +38,7 @@ namespace mscclpp {
 template <class Mainloop>
 class Gated : public Mainloop {
  public:
+  // The mainloop's, which flags to await, and how many arrivals at each; await() sets both.
   struct Arguments : Mainloop::Arguments {
     layout::TileFlagsHandle flags{};
     std::uint32_t arrivals = 1;
@@ -48,11 +49,14 @@ class Gated : public Mainloop {
     }
   };
 
+  // What the kernel gets.
   struct Params : Mainloop::Params {
     DeviceTileFlags flags;
     std::uint32_t arrivals;
   };
 
+  // Why there can be no such product, in words, or nothing: rows that are no whole tiles for each rank, or fewer flags
+  // than tiles of rows. On the host, as the two below.
   template <class Problem>
   static std::string refusal(Problem const& problem, Arguments const& arguments) {
     auto const rows = std::int64_t{cute::get<0>(problem)};
@@ -60,11 +64,13 @@ class Gated : public Mainloop {
     return words.empty() ? detail::refuseRows("Gated", rows, arguments.flags.size, tileRows) : words;
   }
 
+  // For CUTLASS, before a launch: whether neither this nor the mainloop refuses.
   template <class Problem>
   static bool can_implement(Problem const& problem, Arguments const& arguments) {
     return refusal(problem, arguments).empty() && Mainloop::can_implement(problem, arguments);
   }
 
+  // Throws an Error with what refusal() says, so nobody needs to have asked before.
   template <class Problem>
   static Params to_underlying_arguments(Problem const& problem, Arguments const& arguments, void* workspace) {
     detail::demand(refusal(problem, arguments));

@@ -5,7 +5,7 @@
 //
 //   using Epilogue = cutlass::epilogue::collective::CollectiveBuilder<...>::CollectiveOp;   // TMA stores, for sm_90a
 //   mscclpp::PeerEpilogue<Epilogue, Ranks>                                         in its place
-//   arguments.epilogue.to(window.deviceHandle(), flags.deviceHandle());            sets ptr_D and dD
+//   arguments.epilogue.to(window.deviceHandle(), flags.deviceHandle());            where D goes, in place of ptr_D, dD
 //
 // D lies by rows. There is no C: what is added once is the owner's to add.
 //
@@ -48,6 +48,7 @@ class PeerEpilogue : public Epilogue {
                 "PeerEpilogue: build the epilogue with D of layout::RowMajor, as slots are");
 
  public:
+  // The epilogue's, of which ptr_D and dD are replaced, and what to() sets: where slots lie and which flags tell.
   struct Arguments : Epilogue::Arguments {
     layout::WindowHandle window{};
     layout::TileFlagsHandle flags{};
@@ -60,12 +61,15 @@ class PeerEpilogue : public Epilogue {
     }
   };
 
+  // The epilogue's once for each owner of rows, and as a base those for this rank.
   struct Params : Epilogue::Params {
     typename Epilogue::Params of[Ranks];
     DeviceTileFlags flags;
     int down, across;  // tiles of a share
   };
 
+  // Why there can be no such product, in words, or nothing: shares that are no whole tiles, batches, a window or flags
+  // of other ranks, too small a window, too few flags. On the host, as the two below.
   template <class Problem>
   static std::string refusal(Problem const& problem, Arguments const& arguments) {
     auto const& window = arguments.window;
@@ -85,11 +89,13 @@ class PeerEpilogue : public Epilogue {
     return detail::refuseFlags("PeerEpilogue", arguments.flags, gridOf(problem).count());
   }
 
+  // For CUTLASS, before a launch: whether neither this nor the epilogue refuses.
   template <class Problem>
   static bool can_implement(Problem const& problem, Arguments const& arguments) {
     return refusal(problem, arguments).empty() && Epilogue::can_implement(problem, arguments);
   }
 
+  // Throws an Error with what refusal() says.
   template <class Problem>
   static Params to_underlying_arguments(Problem const& problem, Arguments const& arguments, void* workspace) {
     detail::demand(refusal(problem, arguments));
@@ -121,6 +127,8 @@ class PeerEpilogue : public Epilogue {
   CUTLASS_DEVICE PeerEpilogue(Params const& params, typename Epilogue::TensorStorage& storage)
       : Epilogue(params, storage), params_(params) {}
 
+  // By all threads of the epilogue, once a tile. The first warp waits: at the first tile of an owner for its ready(),
+  // and for stores of the tile before, of which it then tells.
   template <class Problem, class TileShape, class Coordinate, class Accumulators, class Mma>
   CUTLASS_DEVICE auto store(typename Epilogue::LoadPipeline loads, typename Epilogue::LoadPipelineState loadState,
                             typename Epilogue::StorePipeline stores, typename Epilogue::StorePipelineState storeState,
@@ -153,6 +161,7 @@ class PeerEpilogue : public Epilogue {
     return states;
   }
 
+  // By the same threads behind their last tile: waits until its stores have arrived, and tells of it.
   CUTLASS_DEVICE auto store_tail(typename Epilogue::LoadPipeline loads, typename Epilogue::LoadPipelineState loadState,
                                  typename Epilogue::StorePipeline stores,
                                  typename Epilogue::StorePipelineState storeState) {

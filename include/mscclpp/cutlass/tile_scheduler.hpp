@@ -23,6 +23,7 @@
 
 namespace mscclpp {
 
+// Of a TileOrder, with a position of its own in every thread.
 template <TileOrder Order, class TileShape, class ClusterShape>
 class OrderedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90 {
   using Base = cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90;
@@ -30,20 +31,24 @@ class OrderedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
  public:
   using Base::WorkTileInfo;
 
+  // CUTLASS's, this rank, and over how many the rows are dealt out.
   struct Arguments : Base::Arguments {
     int rank = 0;
     int ranks = 1;
   };
 
+  // What the kernel gets. `clusters`: tiles as large as a cluster's.
   struct Params : Base::Params {
     TileGrid clusters;
     int rank;
   };
 
+  // Whether CUTLASS can, and `rank` is one of `ranks`. That shares are whole clusters is not asked here.
   static bool can_implement(Arguments const& arguments) {
     return Base::can_implement(arguments) && arguments.rank >= 0 && arguments.rank < arguments.ranks;
   }
 
+  // On the host. Throws an Error, in words, where `rank` is none of `ranks` or a share is no whole clusters.
   template <class Problem, class... Rest>
   static Params to_underlying_arguments(Problem const& problem, TileShape tile, ClusterShape cluster,
                                         cutlass::KernelHardwareInfo const& hardware, Arguments const& arguments,
@@ -66,11 +71,14 @@ class OrderedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
     position_ = at.x + cute::cluster_grid_dims().x * at.y;
   }
 
+  // The tile at the position that has the number of its cluster.
   template <class Cluster>
   CUTLASS_DEVICE WorkTileInfo initial_work_tile_info(Cluster) const {
     return get_current_work();
   }
 
+  // This block's tile of the cluster's position; an invalid one behind the last. Where a cluster is wider than what is
+  // left, a block may get columns past the last.
   CUTLASS_DEVICE WorkTileInfo get_current_work() const {
     if (position_ >= Order::count(clusters_)) return WorkTileInfo::invalid_work_tile();
     auto const tile = Order::at(clusters_, rank_, position_);
@@ -79,12 +87,15 @@ class OrderedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
     return {static_cast<int>(down * height + block.x), static_cast<int>(tile.across * width + block.y), 0, true};
   }
 
+  // So many turns further, without asking anybody: every thread counts for itself.
   CUTLASS_DEVICE void advance_to_next_work(std::uint32_t count = 1) { position_ += count * clusterCount(); }
 
+  // Whether nothing is left so many turns from here.
   CUTLASS_DEVICE bool is_last_tile(WorkTileInfo&, std::uint32_t count = 1) const {
     return position_ + count * clusterCount() >= Order::count(clusters_);
   }
 
+  // One turn further, and the tile there. No pipeline brings it, so nobody waits.
   template <class... Pipeline>
   CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo, Pipeline&&...) {
     advance_to_next_work();

@@ -25,6 +25,7 @@ struct AnyOperation {
         return Sum{}(a, b);
     }
   }
+  // The mean for `avg`; else the total as it is.
   template <Arithmetic A>
   MSCCLPP_HOST_DEVICE constexpr A finish(A total, int count) const {
     return op == ReduceOp::avg ? Avg{}.finish(total, count) : total;

@@ -10,6 +10,9 @@
 //   bulkLoad(dst, src, bytes, barrier)    from global into block-shared memory; `barrier` counts the bytes that come
 //   bulkFence()                           what the caller has written, or knows of, copies started after it see
 //   BulkBarrier                           where threads arrive and wait for each other and for loads
+//   copyChunk(dst, src, bytes)            16 bytes from global into block-shared memory by any thread, which goes on
+//                                         meanwhile: `bytes` of the source, even and maybe none, and zeros behind them;
+//                                         plain accesses as far as order goes. barrier.arriveBehindCopies() tells
 //
 // One thread calls. Both addresses and `bytes` are multiples of 16; `bytes` is not 0 and fits the block's shared
 // memory.
@@ -42,6 +45,7 @@ using arch::bulkFence;
 using arch::bulkStore;
 using arch::bulkWait;
 using arch::bulkWaitRead;
+using arch::copyChunk;
 using arch::hasBulkCopies;
 
 // Lies in block-shared memory. Phases follow each other: one ends when `count` arrivals and all announced bytes have
@@ -56,6 +60,8 @@ class BulkBarrier {
   MSCCLPP_DEVICE void invalidate() { arch::invalidateBarrier(&state_); }
 
   MSCCLPP_DEVICE void arrive() { arch::arriveBarrier(&state_); }
+  // An arrival that comes once the caller's copyChunk()s are there.
+  MSCCLPP_DEVICE void arriveBehindCopies() { arch::arriveBehindCopies(&state_); }
   // One arrival, and the phase waits for so many bytes of loads as well; at most 1,048,575 at a time.
   MSCCLPP_DEVICE void arriveExpect(unsigned bytes) { arch::arriveBarrier(&state_, bytes); }
 

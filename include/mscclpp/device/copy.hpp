@@ -64,6 +64,7 @@ MSCCLPP_DEVICE void copyAligned(G const& group, std::byte* dst, std::byte const*
 
 }  // namespace impl
 
+// By all threads of the group, each of which copies its share and returns when it has issued its last store.
 template <unsigned Unroll = 4, Group G>
 MSCCLPP_DEVICE void copy(G const& group, void* dst, void const* src, std::uint64_t bytes) {
   auto* to = static_cast<std::byte*>(dst);

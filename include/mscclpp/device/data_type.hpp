@@ -71,6 +71,7 @@ constexpr auto withDataType(DataType type, F&& f) {
   return f(std::type_identity<float>{});
 }
 
+// In words, as programs, profiles and messages have it: "bfloat16", "float8_e4m3", "sum".
 constexpr std::string_view nameOf(DataType type) {
   return withDataType(type, []<class T>(std::type_identity<T>) { return numberName<T>(); });
 }
@@ -91,25 +92,12 @@ constexpr std::string_view nameOf(ReduceOp op) {
   }
   return Sum::name;
 }
+// Of one element: 1, 2, 4 or 8.
 constexpr std::size_t bytesOf(DataType type) {
   return withDataType(type, []<class T>(std::type_identity<T>) { return sizeof(T); });
 }
 
-template <Number T>
-constexpr DataType dataTypeOf() {
-  for (auto type : dataTypes) {
-    if (nameOf(type) == numberName<T>()) return type;
-  }
-  return DataType::float32;
-}
-template <class Op>
-constexpr ReduceOp reduceOpOf() {
-  for (auto op : reduceOps) {
-    if (nameOf(op) == Op::name) return op;
-  }
-  return ReduceOp::sum;
-}
-
+// What nameOf() calls so; nothing for any other word, and for "none".
 constexpr std::optional<DataType> dataTypeByName(std::string_view wanted) {
   for (auto type : dataTypes) {
     if (nameOf(type) == wanted) return type;
@@ -121,6 +109,21 @@ constexpr std::optional<ReduceOp> reduceOpByName(std::string_view wanted) {
     if (nameOf(op) == wanted) return op;
   }
   return std::nullopt;
+}
+
+// The DataType of a C++ type, and the ReduceOp whose name is Op::name. Integers of 16 bits and operations of one's own
+// have none, and do not compile.
+template <Number T>
+constexpr DataType dataTypeOf() {
+  constexpr auto type = dataTypeByName(numberName<T>());
+  static_assert(type.has_value(), "there is no DataType of this number");
+  return *type;
+}
+template <class Op>
+constexpr ReduceOp reduceOpOf() {
+  constexpr auto op = reduceOpByName(Op::name);
+  static_assert(op.has_value(), "there is no ReduceOp with this operation's name");
+  return *op;
 }
 
 }  // namespace mscclpp

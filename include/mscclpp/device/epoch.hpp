@@ -73,6 +73,7 @@ MSCCLPP_DEVICE void commitEpoch(layout::RoundCounter* epochs, unsigned most, B c
   }
 }
 
+// In all counters of the team.
 template <BlockSet B>
 MSCCLPP_DEVICE void commitEpoch(DeviceTeam const& team, B const& blocks, std::uint64_t epoch) {
   commitEpoch(team.epochs(), team.layout.blocks, blocks, epoch);

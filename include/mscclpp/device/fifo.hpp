@@ -18,6 +18,7 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// What kernels push to: a Fifo's handle, which any number of kernels of its device may have a copy of.
 struct FifoDeviceHandle : layout::FifoHandle {
   FifoDeviceHandle() = default;
   MSCCLPP_HOST_DEVICE FifoDeviceHandle(layout::FifoHandle const& handle) : layout::FifoHandle(handle) {}
@@ -38,6 +39,7 @@ struct FifoDeviceHandle : layout::FifoHandle {
   MSCCLPP_DEVICE bool poll(std::uint64_t position) const {
     return load<Order::acquire, Scope::system>(tail) > position;
   }
+  // Waits until it has.
   MSCCLPP_DEVICE void sync(std::uint64_t position) const { awaitTail(position); }
 
  private:

@@ -21,12 +21,14 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// Threads that share work: rank() counts from 0 to size() - 1. They may have no way to meet.
 template <class G>
 concept Group = requires(G const& g) {
   { g.rank() } -> std::same_as<unsigned>;
   { g.size() } -> std::same_as<unsigned>;
 };
 
+// Threads that also meet: all of them call sync() or syncCount().
 template <class G>
 concept SyncGroup = Group<G> && requires(G const& g) {
   g.sync();
@@ -50,6 +52,7 @@ MSCCLPP_DEVICE void syncWhole(G const& group) {
     arch::exitKernel();
 }
 
+// This thread alone, which waits for nobody.
 class ThreadGroup {
  public:
   MSCCLPP_DEVICE unsigned rank() const { return 0; }
@@ -58,6 +61,7 @@ class ThreadGroup {
   MSCCLPP_DEVICE unsigned syncCount() const { return 1; }
 };
 
+// Thread `rank` of `size`, as the caller numbers them.
 class ThreadRange {
  public:
   MSCCLPP_DEVICE ThreadRange(unsigned rank, unsigned size) : rank_(rank), size_(size) {}
@@ -69,6 +73,7 @@ class ThreadRange {
   unsigned size_;
 };
 
+// The 32 lanes of this thread's warp. Of an incomplete warp, too, size() is 32.
 class WarpGroup {
  public:
   MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex() % arch::warpSize; }
@@ -77,12 +82,14 @@ class WarpGroup {
   MSCCLPP_DEVICE unsigned syncCount() const { return arch::syncWarpCount(); }
 };
 
+// All threads of this block, which is a BlockSet by itself.
 class BlockGroup {
  public:
   MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex(); }
   MSCCLPP_DEVICE unsigned size() const { return arch::blockThreads(); }
   MSCCLPP_DEVICE void sync() const { arch::syncBlock(); }
   MSCCLPP_DEVICE unsigned syncCount() const { return arch::syncBlockCount(); }
+  // The first and only block of the set.
   MSCCLPP_DEVICE unsigned blockRank() const { return 0; }
   MSCCLPP_DEVICE unsigned blockCount() const { return 1; }
   MSCCLPP_DEVICE BlockGroup block() const { return *this; }
@@ -97,6 +104,7 @@ class WarpsOfBlock {
   MSCCLPP_DEVICE unsigned size() const { return count_ * arch::warpSize; }
   MSCCLPP_DEVICE void sync() const { arch::syncBarrier(barrier_, size()); }
   MSCCLPP_DEVICE unsigned syncCount() const { return arch::syncBarrierCount(barrier_, size()); }
+  // The warps count as one block, block() is these.
   MSCCLPP_DEVICE unsigned blockRank() const { return 0; }
   MSCCLPP_DEVICE unsigned blockCount() const { return 1; }
   MSCCLPP_DEVICE WarpsOfBlock block() const { return *this; }
@@ -113,6 +121,7 @@ class BlocksOfGrid {
   MSCCLPP_DEVICE BlocksOfGrid(unsigned first, unsigned count) : first_(first), count_(count) {}
   MSCCLPP_DEVICE unsigned rank() const { return blockRank() * arch::blockThreads() + arch::threadIndex(); }
   MSCCLPP_DEVICE unsigned size() const { return count_ * arch::blockThreads(); }
+  // Counts from block `first` of the grid.
   MSCCLPP_DEVICE unsigned blockRank() const { return arch::blockIndex() - first_; }
   MSCCLPP_DEVICE unsigned blockCount() const { return count_; }
   MSCCLPP_DEVICE BlockGroup block() const { return {}; }
@@ -138,10 +147,12 @@ class ClusterGroup {
   MSCCLPP_DEVICE BlockGroup block() const { return {}; }
 };
 
+// All threads of the kernel.
 class GridGroup {
  public:
   MSCCLPP_DEVICE unsigned rank() const { return arch::blockIndex() * arch::blockThreads() + arch::threadIndex(); }
   MSCCLPP_DEVICE unsigned size() const { return arch::gridBlocks() * arch::blockThreads(); }
+  // As blockIdx.x and gridDim.x.
   MSCCLPP_DEVICE unsigned blockRank() const { return arch::blockIndex(); }
   MSCCLPP_DEVICE unsigned blockCount() const { return arch::gridBlocks(); }
   MSCCLPP_DEVICE BlockGroup block() const { return {}; }

@@ -20,6 +20,7 @@ MSCCLPP_DEVICE T broadcast(WarpGroup const&, T const& value, unsigned from) {
   return arch::shuffle(value, from);
 }
 
+// The same of a block's threads, through shared memory.
 template <class T>
 MSCCLPP_DEVICE T broadcast(BlockGroup const& group, T const& value, unsigned from) {
   struct Slot;
@@ -31,6 +32,7 @@ MSCCLPP_DEVICE T broadcast(BlockGroup const& group, T const& value, unsigned fro
   return result;
 }
 
+// Whether it is true of any lane, of all lanes: every lane gets the same answer.
 MSCCLPP_DEVICE bool any(WarpGroup const&, bool predicate) { return arch::warpAny(predicate); }
 MSCCLPP_DEVICE bool all(WarpGroup const&, bool predicate) { return arch::warpAll(predicate); }
 

@@ -22,11 +22,14 @@ inline namespace MSCCLPP_BACKEND {
 // A channel without memory: its signals alone.
 using BaseMemoryChannelDeviceHandle = MemoryDevice2DeviceSemaphoreDeviceHandle;
 
+// What kernels have of a MemoryChannel, by value.
 struct MemoryChannelDeviceHandle : layout::MemoryChannelHandle {
   MemoryChannelDeviceHandle() = default;
   MSCCLPP_HOST_DEVICE MemoryChannelDeviceHandle(layout::MemoryChannelHandle const& handle)
       : layout::MemoryChannelHandle(handle) {}
 
+  // By one thread each. The relaxed forms only count: they hand over room to write, not data. poll() never waits: it
+  // takes a signal if one is there.
   MSCCLPP_DEVICE void signal() const { MemoryDevice2DeviceSemaphoreDeviceHandle(semaphore).signal(); }
   MSCCLPP_DEVICE void relaxedSignal() const { MemoryDevice2DeviceSemaphoreDeviceHandle(semaphore).relaxedSignal(); }
   MSCCLPP_DEVICE void wait() const { MemoryDevice2DeviceSemaphoreDeviceHandle(semaphore).wait(); }
@@ -60,6 +63,9 @@ struct MemoryChannelDeviceHandle : layout::MemoryChannelHandle {
     checkLocal(rangeEnd(localOffset, bytes));
     copy<8>(group, src + localOffset, dst + remoteOffset, bytes);
   }
+  // Packs `bytes` of this rank's memory into packets in the peer's memory, and waits for nothing; unpackPackets() waits
+  // for each packet in the own packet buffer. By all threads of the group, which are whole warps for LL128:
+  // packet_channel.hpp.
   template <PacketFormat P = LL16, Group G>
   MSCCLPP_DEVICE void putPackets(G const& group, std::uint64_t targetOffset, std::uint64_t originOffset,
                                  std::uint64_t bytes, std::uint32_t flag) const {
@@ -71,6 +77,7 @@ struct MemoryChannelDeviceHandle : layout::MemoryChannelHandle {
     PacketChannelDeviceHandle<P>(*this).unpack(group, packetOffset, targetOffset, bytes, flag);
   }
 
+  // By thread `threadId` of `numThreads`, each of which calls.
   MSCCLPP_DEVICE void put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes, std::uint32_t threadId,
                           std::uint32_t numThreads) const {
     put(threadRange(threadId, numThreads), dstOffset, srcOffset, bytes);

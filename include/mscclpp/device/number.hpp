@@ -22,6 +22,8 @@
 
 namespace mscclpp {
 
+// A small float as its bits. Conversions are the GPU's own instructions where it has them, with the results of
+// number_codec.hpp.
 template <class F, class Bits>
 struct SmallFloat {
   Bits bits;
@@ -33,6 +35,7 @@ struct SmallFloat {
   MSCCLPP_HOST_DEVICE constexpr explicit operator float() const {
     return __builtin_is_constant_evaluated() ? decodeSmallFloat<F>(bits) : arch::decode<F>(bits);
   }
+  // The number that has this code.
   MSCCLPP_HOST_DEVICE static constexpr SmallFloat fromBits(Bits bits) {
     SmallFloat value{};
     value.bits = bits;
@@ -79,6 +82,7 @@ requires(std::integral<T> && sizeof(T) < 4) struct AccumulatorOf<T> {
 template <Number T>
 using DefaultAccumulator = typename detail::AccumulatorOf<T>::type;
 
+// As static_cast, but to and from small floats by way of float: long integers and doubles are rounded twice there.
 template <class To, class From>
 MSCCLPP_HOST_DEVICE constexpr To convertNumber(From value) {
   if constexpr (std::same_as<To, From>) {
@@ -92,6 +96,7 @@ MSCCLPP_HOST_DEVICE constexpr To convertNumber(From value) {
   }
 }
 
+// "float32", "bfloat16", "float8_e4m3", "int16" and the like; of integers by size and sign alone.
 template <Number T>
 constexpr std::string_view numberName() {
   if constexpr (std::same_as<T, Half>) return "float16";

@@ -28,6 +28,7 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// Which region of a workspace slots lie in: LL8 and LL16 share one, the lines of LL128 have their own.
 enum class PacketRegion : std::uint8_t { packets, lines };
 
 struct LL8 {
@@ -39,6 +40,8 @@ struct LL8 {
   static constexpr bool wholeWarp = false;
   static constexpr PacketRegion region = PacketRegion::packets;
 
+  // Slot `slot` carries dataBytes(slot) bytes of the message, from dataOffset(slot) on; the message takes
+  // slotsFor(bytes) slots.
   template <class U>
   MSCCLPP_DEVICE static constexpr U dataOffset(U slot) {
     return slot * 4;
@@ -101,6 +104,7 @@ struct LL128 {
   static constexpr bool wholeWarp = true;
   static constexpr PacketRegion region = PacketRegion::lines;
 
+  // In whole lines: 8 slots for each 120 bytes.
   template <class U>
   MSCCLPP_DEVICE static constexpr U dataOffset(U slot) {
     return slot / 8 * 120 + slot % 8 * 16;
@@ -128,6 +132,7 @@ struct LL128 {
   MSCCLPP_DEVICE static Payload<4> payloadOf(Raw const& raw) { return {{raw.w[0], raw.w[1], raw.w[2], raw.w[3]}}; }
 };
 
+// No others: code goes by what these three are.
 template <class P>
 concept PacketFormat = std::same_as<P, LL8> || std::same_as<P, LL16> || std::same_as<P, LL128>;
 

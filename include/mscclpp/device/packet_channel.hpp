@@ -63,12 +63,15 @@ MSCCLPP_DEVICE void copyFromPackets(G const& group, std::byte* dst, std::byte co
   }
 }
 
+// What kernels have of a MemoryChannel, for packets of format P. All threads of a group call, at the same place.
 template <PacketFormat P>
 struct PacketChannelDeviceHandle : layout::MemoryChannelHandle {
   PacketChannelDeviceHandle() = default;
   MSCCLPP_HOST_DEVICE PacketChannelDeviceHandle(layout::MemoryChannelHandle const& handle)
       : layout::MemoryChannelHandle(handle) {}
 
+  // Packs `bytes` from `originOffset` of the own memory into slots from `targetOffset` of the peer's on. Waits for
+  // nothing: that the peer has taken what lay there is the caller's to know.
   template <Group G>
   MSCCLPP_DEVICE void put(G const& group, std::uint64_t targetOffset, std::uint64_t originOffset, std::uint64_t bytes,
                           std::uint32_t flag) const {
@@ -79,6 +82,8 @@ struct PacketChannelDeviceHandle : layout::MemoryChannelHandle {
     copyToPackets<P>(group, dst + targetOffset, src + originOffset, bytes, flag);
   }
 
+  // Waits for the slots from `packetOffset` of the packet buffer on, and unpacks `bytes` to `targetOffset` of the own
+  // memory, which the group's other threads see behind a barrier.
   template <Group G>
   MSCCLPP_DEVICE void unpack(G const& group, std::uint64_t packetOffset, std::uint64_t targetOffset,
                              std::uint64_t bytes, std::uint32_t flag) const {

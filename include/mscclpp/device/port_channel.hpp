@@ -8,7 +8,8 @@
 // the order of the calls. Nothing else is ordered. One thread at a time waits on a channel; any may call the rest.
 //
 // The plain forms are for one thread, which must be ordered after those that wrote the source. The group forms are
-// called by all threads of the group: they meet, and one of them acts; after wait() and flush() they meet again.
+// called by all threads of the group: they meet, and one of them acts; those of wait() only meet behind it, those of
+// flush() on both sides.
 // Sizes and offsets are bytes below 4 GiB; what does not fit, or ends outside of the memory, is refused with a report.
 #pragma once
 
@@ -30,6 +31,8 @@ struct BasePortChannelDeviceHandle : layout::BasePortChannelHandle {
   MSCCLPP_HOST_DEVICE BasePortChannelDeviceHandle(layout::BasePortChannelHandle const& handle)
       : layout::BasePortChannelHandle(handle) {}
 
+  // Each pushes one trigger, putWithSignal() and putWithSignalAndFlush() too: the data goes first, then the signal.
+  // They wait for room in the FIFO, those that flush also for the proxy's answer.
   MSCCLPP_DEVICE void put(std::uint32_t dst, std::uint64_t dstOffset, std::uint32_t src, std::uint64_t srcOffset,
                           std::uint64_t bytes) const {
     push(layout::triggerData, dst, dstOffset, src, srcOffset, bytes);
@@ -66,6 +69,7 @@ struct BasePortChannelDeviceHandle : layout::BasePortChannelHandle {
     checkAbandoned(found, next);
   }
 
+  // The same for all threads of a group, of which the first acts.
   template <SyncGroup G>
   MSCCLPP_DEVICE void put(G const& group, std::uint32_t dst, std::uint64_t dstOffset, std::uint32_t src,
                           std::uint64_t srcOffset, std::uint64_t bytes) const {
@@ -130,6 +134,8 @@ struct PortChannelDeviceHandle : layout::PortChannelHandle {
   MSCCLPP_HOST_DEVICE PortChannelDeviceHandle(layout::PortChannelHandle const& handle)
       : layout::PortChannelHandle(handle) {}
 
+  // As BasePortChannelDeviceHandle's; poll() takes a signal if one is there. With one offset: it is that in both
+  // memories.
   MSCCLPP_DEVICE void put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes) const {
     check(dstOffset, srcOffset, bytes);
     channel().put(dstMemory, dstOffset, srcMemory, srcOffset, bytes);

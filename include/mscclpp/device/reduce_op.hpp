@@ -14,6 +14,7 @@
 
 namespace mscclpp {
 
+// What collectives ask of an operation on accumulators of type A.
 template <class Op, class A>
 concept ReduceOperation = requires(Op const op, A a, A b, int count) {
   { op(a, b) } -> std::same_as<A>;
@@ -33,6 +34,7 @@ using WrappingOf =
 
 }  // namespace detail
 
+// Sum and Prod of signed integers wrap as those of unsigned ones do.
 struct Sum {
   static constexpr std::string_view name = "sum";
   template <Arithmetic A>

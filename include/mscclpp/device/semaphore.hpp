@@ -17,14 +17,18 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// What kernels have of a MemoryDevice2DeviceSemaphore, by value.
 struct MemoryDevice2DeviceSemaphoreDeviceHandle : layout::SemaphoreHandle {
   MemoryDevice2DeviceSemaphoreDeviceHandle() = default;
   MSCCLPP_HOST_DEVICE MemoryDevice2DeviceSemaphoreDeviceHandle(layout::SemaphoreHandle const& handle)
       : layout::SemaphoreHandle(handle) {}
 
+  // Release at the system's scope. relaxedSignal() tells that memory may be written again, where nothing written before
+  // matters.
   MSCCLPP_DEVICE void signal() const { reduceAdd<Order::release, Scope::system>(remoteInbound, 1u); }
   MSCCLPP_DEVICE void relaxedSignal() const { reduceAdd<Order::relaxed, Scope::system>(remoteInbound, 1u); }
 
+  // Until the peer has signalled once more, and acquires; relaxedWait() makes nothing of the peer's visible.
   MSCCLPP_DEVICE void wait() const { waitFor<Order::acquire>(); }
   MSCCLPP_DEVICE void relaxedWait() const { waitFor<Order::relaxed>(); }
 

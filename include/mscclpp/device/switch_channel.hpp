@@ -28,11 +28,13 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// The barrier by itself; one thread of each rank calls.
 struct SwitchDevice2DeviceSemaphoreDeviceHandle : layout::SwitchSemaphoreHandle {
   SwitchDevice2DeviceSemaphoreDeviceHandle() = default;
   MSCCLPP_HOST_DEVICE SwitchDevice2DeviceSemaphoreDeviceHandle(layout::SwitchSemaphoreHandle const& handle)
       : layout::SwitchSemaphoreHandle(handle) {}
 
+  // Counts up every rank's counter, the own one too. relaxedSignal() without fences: for room to write, not for data.
   MSCCLPP_DEVICE void signal() const {
     multimemFence();
     multimemStoreReduce<Order::release, Scope::system>(multicastInbound, std::uint64_t{1});
@@ -40,6 +42,7 @@ struct SwitchDevice2DeviceSemaphoreDeviceHandle : layout::SwitchSemaphoreHandle 
   MSCCLPP_DEVICE void relaxedSignal() const {
     multimemStoreReduce<Order::relaxed, Scope::system>(multicastInbound, std::uint64_t{1});
   }
+  // Until every rank has signalled once more; relaxedWait() makes nothing visible.
   MSCCLPP_DEVICE void wait() const { waitFor<Order::acquire>(); }
   MSCCLPP_DEVICE void relaxedWait() const { waitFor<Order::relaxed>(); }
 
@@ -57,6 +60,7 @@ struct SwitchDevice2DeviceSemaphoreDeviceHandle : layout::SwitchSemaphoreHandle 
   }
 };
 
+// What kernels have of a SwitchChannel, by value.
 struct SwitchChannelDeviceHandle : layout::SwitchChannelHandle {
   SwitchChannelDeviceHandle() = default;
   MSCCLPP_HOST_DEVICE SwitchChannelDeviceHandle(layout::SwitchChannelHandle const& handle)

@@ -27,6 +27,7 @@ struct DeviceTeam : layout::TeamHandle {
     return rank + distance < ranks ? rank + distance : rank + distance - ranks;
   }
 
+  // This rank's counters, one for each of layout.blocks blocks; see epoch.hpp.
   MSCCLPP_DEVICE layout::RoundCounter* epochs() const {
     return reinterpret_cast<layout::RoundCounter*>(workspaces[rank] + layout.epochs);
   }

@@ -33,6 +33,7 @@ MSCCLPP_HOST_DEVICE constexpr auto map(Vector<T, N> const& v, F&& f) {
   return result;
 }
 
+// {f(a[0], b[0]), f(a[1], b[1]), ...}
 template <class T, unsigned N, class F>
 MSCCLPP_HOST_DEVICE constexpr auto map(Vector<T, N> const& a, Vector<T, N> const& b, F&& f) {
   Vector<decltype(f(a[0], b[0])), N> result{};
@@ -41,6 +42,7 @@ MSCCLPP_HOST_DEVICE constexpr auto map(Vector<T, N> const& a, Vector<T, N> const
   return result;
 }
 
+// Each element as convertNumber() converts it.
 template <class To, class From, unsigned N>
 MSCCLPP_HOST_DEVICE constexpr Vector<To, N> convert(Vector<From, N> const& v) {
   Vector<To, N> result{};
@@ -89,6 +91,7 @@ struct alignas(Words * 4) [[gnu::may_alias]] Payload {
 template <class T, unsigned Words>
 using ElementsOf = Vector<T, Words * 4 / sizeof(T)>;
 
+// unpack() and pack(): the same bits as elements and as a payload, whose words they fill.
 template <class T, unsigned Words>
 MSCCLPP_HOST_DEVICE constexpr ElementsOf<T, Words> unpack(Payload<Words> const& payload) {
   return bitCast<ElementsOf<T, Words>>(payload);

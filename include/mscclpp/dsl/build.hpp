@@ -27,6 +27,7 @@
 
 namespace mscclpp::dsl {
 
+// What defines a program: its spec, and a function that writes its steps.
 template <class P>
 concept ProgramType = requires(Builder& builder) {
   { P::spec } -> std::convertible_to<Spec const&>;
@@ -54,6 +55,8 @@ constexpr Program finish(Builder& builder) {
   return program;
 }
 
+// What P defines, with what its spec asks for, at compile time or at run time; not proved yet. A mistake in the use of
+// the builder stands in Program::mistake.
 template <ProgramType P>
 constexpr Program build() {
   Builder builder(P::spec);

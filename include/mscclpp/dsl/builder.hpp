@@ -61,6 +61,7 @@ class Builder {
 
   constexpr int ranks() const { return program_.size(); }
   constexpr RankRef rank(int rank);
+  // A new channel each time, of rank `of` to another rank `to`; that of portChannel() goes through a proxy.
   constexpr MemoryChannelRef memoryChannel(int to, int of);
   constexpr PortChannelRef portChannel(int to, int of);
   // One channel of all `ranks`, over their buffers of this kind.
@@ -86,6 +87,7 @@ class Builder {
     program_.expectations.push_back(std::move(wanted));
   }
 
+  // What has been written so far, and the spec() that it began with.
   constexpr Program& program() { return program_; }
   constexpr Spec const& spec() const { return spec_; }
 
@@ -215,6 +217,7 @@ constexpr void Builder::endLoop() {
 
 // ---- what happens within one rank -----------------------------------------------------------------------------------
 
+// The same chunks, to be written as packets or awaited as such.
 constexpr Chunks asPackets(Chunks chunks) {
   chunks.packets = true;
   return chunks;
@@ -224,6 +227,7 @@ constexpr std::vector<Chunks> asPackets(std::vector<Chunks> chunks) {
   return chunks;
 }
 
+// One rank of a program: its buffers, and the steps of its blocks that need no channel.
 class RankRef {
  public:
   constexpr RankRef(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
@@ -237,6 +241,7 @@ class RankRef {
     return {rank_, BufferKind::scratch, used - count, count};
   }
 
+  // Plain data to plain data; copyPackets() writes packets, unpackPackets() awaits them.
   constexpr void copy(Chunks const& dst, Chunks const& src, At const& at = {}) const { move({src}, {dst}, at); }
   constexpr void copyPackets(Chunks const& dst, Chunks const& src, At const& at = {}) const {
     move({src}, {asPackets(dst)}, at);
@@ -279,6 +284,7 @@ class RankRef {
   int rank_;
 };
 
+// A semaphore between blocks of one rank; acquire() waits for a release() of any of them, and uses it up.
 class SemaphoreRef {
  public:
   constexpr SemaphoreRef(Builder& builder, int rank, int id) : builder_(builder), rank_(rank), id_(id) {}

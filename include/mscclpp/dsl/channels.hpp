@@ -13,6 +13,7 @@
 
 namespace mscclpp::dsl {
 
+// What all channels share: the rank whose they are, and how steps get into the builder.
 class ChannelRef {
  public:
   constexpr ChannelRef(Builder& builder, ChannelKind kind, int of, int id)
@@ -46,6 +47,7 @@ class MemoryChannelRef : public ChannelRef {
  public:
   using ChannelRef::ChannelRef;
 
+  // signal() ends one wait() of the peer's channel. Ordered, with what was put before it, unless At::relaxed.
   constexpr void signal(At const& at = {}) const { order(StepKind::signal, at); }
   constexpr void wait(At const& at = {}) const { order(StepKind::wait, at); }
   // Own memory to the peer's.
@@ -71,10 +73,12 @@ class PortChannelRef : public ChannelRef {
  public:
   using ChannelRef::ChannelRef;
 
+  // As a memory channel's, of what the proxy has been asked for before.
   constexpr void signal(At const& at = {}) const { order(StepKind::signal, at); }
   constexpr void wait(At const& at = {}) const { order(StepKind::wait, at); }
   constexpr void flush(At const& at = {}) const { order(StepKind::flush, at); }
   constexpr void put(Chunks const& dst, Chunks const& src, At const& at = {}) const { move({src}, {dst}, at); }
+  // put(), then signal(), then with putWithSignalAndFlush() flush(): `dataSync` stands around the put alone.
   constexpr void putWithSignal(Chunks const& dst, Chunks const& src, At at = {}) const {
     put(dst, src, at);
     at.dataSync = none;
@@ -123,11 +127,13 @@ class SwitchPort : public ChannelRef {
   BufferKind buffer_;
 };
 
+// A switch channel of several ranks, over the same chunks of one buffer of each.
 class SwitchChannelRef {
  public:
   constexpr SwitchChannelRef(Builder& builder, std::vector<int> ranks, BufferKind buffer, std::vector<int> ids)
       : builder_(&builder), ranks_(std::move(ranks)), buffer_(buffer), ids_(std::move(ids)) {}
 
+  // The side of one rank, whose blocks do its steps. The builder refuses a rank that is not the channel's.
   constexpr SwitchPort atRank(int rank) const {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       if (ranks_[i] == rank) return {*builder_, rank, ids_[i], ranks_, buffer_};

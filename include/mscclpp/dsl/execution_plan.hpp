@@ -29,6 +29,7 @@ namespace mscclpp::dsl {
 // that delivers 16 bytes whole where ports move them.
 enum class PlanPackets : std::uint8_t { ll8, ll16 };
 
+// One rank's call. Sizes are those of whole buffers, in bytes.
 struct PlanExecution {
   void const* in;
   void* out;
@@ -48,6 +49,7 @@ class ExecutionPlan {
   static ExecutionPlan load(std::string const& path);
   explicit ExecutionPlan(Program program);
 
+  // What was read or given, with relaxed steps made ordered where its proof needs that, and the verdict: it is right.
   Program const& program() const noexcept { return facts_->program; }
   Verdict const& verdict() const noexcept { return facts_->verdict; }
   // The same for copies of this plan, which share all that is in it, and for no other plan while one of them is there.
@@ -55,6 +57,7 @@ class ExecutionPlan {
   // Whether ranks touch each other's input, output, or proxies touch them: then calls need windows of them.
   bool needsInWindow() const noexcept { return facts_->remote[0]; }
   bool needsOutWindow() const noexcept { return facts_->remote[1]; }
+  bool needsWindows() const noexcept { return needsInWindow() || needsOutWindow(); }
   // What a window of this memory, which is the input or the output of calls, should be made for. Collective.
   WindowUse windowUse(Communicator const& communicator, BufferKind buffer, void const* memory) const;
   // Why rank `rank` cannot make the call by this plan, as a sentence; empty where it can. Says nothing of windows.
@@ -89,6 +92,7 @@ struct PlanStart {
 class PlanCode {
  public:
   virtual ~PlanCode() = default;
+  // Puts the kernel of that type, operation and kind of packets into the stream.
   virtual void start(Stream const& stream, LaunchShape const& shape, PlanStart const& call) const = 0;
 };
 
@@ -102,6 +106,7 @@ class PlanExecutor {
   // is interpreted: ranks of one call may differ in that.
   void execute(Stream const& stream, PlanExecution const& call, PlanCode const* code = nullptr) const;
 
+  // What its calls run with; serves one of them at a time.
   PlanContext const& context() const noexcept { return context_; }
 
  private:

@@ -7,8 +7,9 @@
 // Each has the program's name and collective. What a call needs is made at the first call of its size, to the next
 // power of two, and kept as for any user's algorithm (collectives/contexts.hpp); a program whose ranks touch each
 // other's input or output makes it for each pair of buffers and takes `symmetric` calls only. Steps through a switch go
-// by plain accesses of everybody's memory there, unless they use scratch memory alone. Needs mscclpp::dsl and
-// mscclpp::collectives.
+// by plain accesses of everybody's memory there, unless they use scratch memory alone. On ranks of several hosts port
+// channels have proxies of their own, and a program whose other channels join two hosts is refused, so that the next
+// algorithm is asked. Needs mscclpp::dsl and mscclpp::collectives.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +70,7 @@ class PlanRuns {
   ExecutionPlan const& plan() const { return plan_; }
   // Equal for calls that share a run. Throws invalidUsage for buffers that need a window and are no device memory.
   ContextKey keyOf(Communicator const& communicator, PlanExecution const& call) const {
-    if (!needsWindows()) return {.tag = largestOf(call)};
+    if (!plan_.needsWindows()) return {.tag = largestOf(call)};
     // Memory that is freed and made anew at the same address is other memory.
     auto const idOf = [&](void const* buffer) { return communicator.device().runtime().allocationOf(buffer).id; };
     return {call.in, call.out, call.inBytes, call.outBytes, idOf(call.in) << 32 ^ idOf(call.out)};
@@ -84,8 +85,6 @@ class PlanRuns {
     if (plan_.needsOutWindow()) window(kept->out, BufferKind::output, call.out, call.outBytes);
     return kept;
   }
-  // Whether ranks touch each other's buffers.
-  bool needsWindows() const { return plan_.needsInWindow() || plan_.needsOutWindow(); }
 
  private:
   std::uint64_t largestOf(PlanExecution const& call) const {
@@ -126,11 +125,12 @@ std::shared_ptr<Algorithm const> algorithmOf(ExecutionPlan const& plan,
     if (ranks != world.ranks) {
       return "it is for " + std::to_string(ranks) + " ranks, the communicator has " + std::to_string(world.ranks);
     }
+    if (auto why = hostsRefusal(runs->plan().program(), world.hosts); !why.empty()) return why;
     if (call.blocks != 0 || call.threads != 0) return "its blocks and threads are the program's; leave them 0";
     if (call.rankOrder && call.op != ReduceOp::none) {
       return "it combines in the order of its steps; `rankOrder` of the call asks for the bits of rank order";
     }
-    if (runs->needsWindows() && !call.symmetric) {
+    if (runs->plan().needsWindows() && !call.symmetric) {
       return "its ranks touch each other's buffers; make `symmetric` calls";
     }
     if (auto why = runs->plan().refusal(world.rank, executionOf(call)); !why.empty()) return why;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "mscclpp/dsl/build.hpp"
@@ -29,16 +30,21 @@ enum class StepForm { table, code };
 template <ProgramType P>
 inline constexpr StepForm stepFormOf = stepsAreCode<P> ? StepForm::code : StepForm::table;
 
+// Why ranks on these hosts cannot run the program, as a sentence; empty where they can. `hosts`: of each rank, as
+// hostsOf() has them (host/hierarchy.hpp); empty: all are on one.
+std::string hostsRefusal(Program const& program, std::vector<int> const& hosts);
+
 class PlanContext {
  public:
-  // Throws invalidUsage, with the diagnostic, for a program that is not right; unsupported for one that needs switch
-  // channels, or memory channels between hosts.
+  // Throws invalidUsage, with the diagnostic, for a program that is not right; unsupported, on all ranks, where
+  // hostsRefusal() has a reason.
   PlanContext(Communicator const& communicator, Program const& program, std::uint64_t maxBytes,
               StepForm form = StepForm::table);
   // The same with the verdict of this very program, which then is not found again.
   PlanContext(Communicator const& communicator, Program const& program, Verdict const& verdict, std::uint64_t maxBytes,
               StepForm form = StepForm::table);
 
+  // For kernels of the program. Its memory is the context's, which must outlive them.
   layout::PlanHandle const& deviceHandle() const noexcept { return handle_; }
   // For a program whose ports touch input or output, in calls with these windows; null where there is none. The proxy
   // keeps what it has been told of: a service has room for 512 memories, so take the same windows again.

@@ -6,6 +6,7 @@
 // it. Fields that our steps have no use for are checked for their type and dropped.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,7 @@ std::string toMscclppJson(Program const& written, Spec const& spec);
 // empty where it would. Plans are written and read here without these limits.
 std::string mscclppRefusal(Program const& program);
 
+// Of the program that P defines.
 template <ProgramType P>
 std::string toJson() {
   return toJson(build<P>());
@@ -32,6 +34,8 @@ std::string toJson() {
 
 // As plans name it: "allreduce", and "test" for a custom one.
 std::string collectiveName(Program const& program);
+// The reverse: nothing where plans have no such name.
+std::optional<CollectiveKind> collectiveKindOf(std::string_view name);
 
 // Throws invalidUsage, naming `source` and the place in it, for text that is no plan.
 Program programFromJson(std::string_view text, std::string const& source);

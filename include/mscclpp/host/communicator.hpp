@@ -30,6 +30,7 @@ namespace mscclpp {
 
 struct CommunicatorImpl;
 
+// How connect() reaches the peer.
 struct EndpointConfig {
   std::optional<Transport> transport;  // empty: chosen, see Communicator::transportTo
 };
@@ -60,6 +61,8 @@ class Communicator {
   layout::Watch* watch() const noexcept;
   void setTimeLimit(std::chrono::nanoseconds limit) const;
 
+  // Memory of this rank, inside one allocation of its device, for kernels of ranks that can map it. Says nothing to
+  // them yet: sendMemory() does, and recvMemory() waits for that. Throws invalidUsage for other memory.
   RegisteredMemory registerMemory(void* pointer, std::size_t bytes) const;
   // Also for connections over these transports, which throws unsupported where this machine lacks one.
   RegisteredMemory registerMemory(void* pointer, std::size_t bytes, TransportSet transports) const;
@@ -68,6 +71,7 @@ class Communicator {
   // Collective: everybody's memory, by rank; [rank] is the own.
   std::vector<RegisteredMemory> exchangeMemory(RegisteredMemory const& memory) const;
 
+  // Both ranks call it, with the same tag, naming each other, and wait for each other there.
   MemoryDevice2DeviceSemaphore buildSemaphore(int peer, int tag = 0) const;
 
   // What connect() chooses by itself: MSCCLPP_TRANSPORT where it is set; else mapped memory to peers of this host, and

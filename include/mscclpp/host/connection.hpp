@@ -8,7 +8,12 @@
 // count sees every write that was posted before it.
 #pragma once
 
+#include <poll.h>
+
+#include <chrono>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "mscclpp/host/memory.hpp"
 #include "mscclpp/host/transport_set.hpp"
@@ -37,11 +42,19 @@ class Connection {
   // again, and they are visible at the peer. Called again and again by the proxy, also while nothing is posted, so that
   // a transport may serve here what the peer sends.
   virtual std::uint64_t progress() = 0;
+  // Whether progress() will do nothing before one of some sockets is ready, or nothing is posted: adds those sockets to
+  // `sockets`, with what to ask poll(2) for. False, and nothing is added, where more steps may help, as is the default.
+  virtual bool waitsFor(std::vector<pollfd>& sockets) const;
 
   // This side has failed and posts nothing more: sets the top bit (`abandonedSignal`) of a word that it signals, as far
   // as the transport can, so that whoever waits there learns of it at once. Where it cannot, the wait's limit remains.
   virtual void abandon(RegisteredMemory const& dst, std::uint64_t dstOffset) noexcept;
 };
+
+// Between the steps of whoever drives `connections`: sleeps until one of them can go on, `limit` at most, where all of
+// them only wait for sockets; asking again and again would take the processor from the kernel's threads and from the
+// receiver. Returns whether it slept.
+bool restUntilReady(std::span<Connection const* const> connections, std::chrono::nanoseconds limit);
 
 using layout::abandonedSignal;
 

@@ -14,6 +14,7 @@ namespace mscclpp {
 class CopyEngine {
  public:
   virtual ~CopyEngine() = default;
+  // Posts a copy. posted() counts copies and signals, those that are done included.
   virtual void copy(void* dst, void const* src, std::size_t bytes) = 0;
   // The word, in memory of a device, becomes `value`.
   virtual void signal(std::uint64_t* word, std::uint64_t value) = 0;

@@ -9,6 +9,7 @@
 
 namespace mscclpp {
 
+// For messages: "CUDA", "simulated".
 std::string_view nameOf(DeviceKind kind) noexcept;
 
 struct Device {

@@ -17,8 +17,10 @@
 
 namespace mscclpp {
 
+// A level logs what is of its own kind or of a graver one, `off` nothing.
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error, off };
 
+// A variable, what holds where it is not set, and what it is for.
 struct Setting {
   std::string_view name;
   std::string_view defaultValue;
@@ -75,6 +77,7 @@ inline constexpr std::array settings{
     Setting{"NCCL_NVLS_ENABLE", "1", "0: never use NVLink multicast; the same switch as NCCL's."},
 };
 
+// The values of those settings that are read together; the others are read by whoever uses them.
 struct Environment {
   LogLevel logLevel = LogLevel::warn;
   std::string logFile;

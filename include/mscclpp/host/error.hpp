@@ -10,6 +10,7 @@
 
 namespace mscclpp {
 
+// What went wrong, as programs tell it apart.
 enum class ErrorCode {
   invalidUsage,   // the caller's argument or call order is wrong
   systemError,    // the operating system refused; the message holds errno's text

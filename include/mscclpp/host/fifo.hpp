@@ -26,6 +26,7 @@ class Fifo {
   Fifo(Fifo const&) = delete;
   Fifo& operator=(Fifo const&) = delete;
 
+  // For FifoDeviceHandle in kernels of the device, which must end before this does.
   layout::FifoHandle deviceHandle() const noexcept { return handle_; }
   std::uint32_t size() const noexcept { return handle_.size; }
 

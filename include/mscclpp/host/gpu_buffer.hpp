@@ -23,6 +23,7 @@ class DeviceMemory {
   DeviceMemory(DeviceMemory&& other) noexcept;
   DeviceMemory& operator=(DeviceMemory&& other) noexcept;
 
+  // For kernels and for copies; null where there are no bytes(). On GPUs the host must not read there.
   void* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   Device device() const noexcept { return device_; }
@@ -49,11 +50,13 @@ class GpuBuffer {
   GpuBuffer(Device device, std::size_t count, MemoryKind kind = MemoryKind::standard)
       : memory_(device, detail::bytesFor(count, sizeof(T)), kind), count_(count) {}
 
+  // size() counts elements.
   T* data() const noexcept { return static_cast<T*>(memory_.data()); }
   std::size_t size() const noexcept { return count_; }
   std::size_t bytes() const noexcept { return count_ * sizeof(T); }
   Device device() const noexcept { return memory_.device(); }
 
+  // Sets each of the bytes() to `byte`, and returns when that is done.
   void fill(int byte) const {
     if (count_ != 0) device().runtime().fill(memory_.data(), byte, bytes());
   }
@@ -63,6 +66,7 @@ class GpuBuffer {
   std::size_t count_ = 0;
 };
 
+// All of `src`, into a buffer from element `offset` on; throws invalidUsage where it does not fit.
 template <class T>
 void copyToDevice(Device device, T* dst, std::span<std::type_identity_t<T> const> src) {
   if (!src.empty()) device.runtime().copy(dst, src.data(), src.size_bytes());
@@ -73,6 +77,8 @@ void copyToDevice(GpuBuffer<T> const& dst, std::span<std::type_identity_t<T> con
   copyToDevice(dst.device(), dst.data() + offset, src);
 }
 
+// As many elements as `dst` has, of a buffer from element `offset` on, which throws invalidUsage where it has fewer;
+// without `dst` all of them.
 template <class T>
 void copyToHost(Device device, std::span<std::type_identity_t<T>> dst, T const* src) {
   if (!dst.empty()) device.runtime().copy(dst.data(), src, dst.size_bytes());

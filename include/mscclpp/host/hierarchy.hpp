@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // All ranks of a communicator as nodes and rails: a node's ranks map each other's memory, and the ranks at the same
-// place of each node, a rail, reach each other through a proxy.
+// place of each node, a rail, reach each other through a proxy. Where hosts have different numbers of ranks, each is as
+// many nodes as the greatest number that divides all of them makes of it: hosts of 8 and 4 ranks are three nodes of 4.
 //
 //   HierarchicalTeam team(communicator, {.blocks = 8, .bytes = 1 << 20});
 //   launch(stream, {.blocks = 8, .threads = 512}, Kernel{}, team.deviceHandle(), ...);   // DeviceHierarchy
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mscclpp/host/communicator.hpp"
@@ -20,14 +22,20 @@
 
 namespace mscclpp {
 
-// The ranks that reach each other, in order; all those sets have one size. Throws unsupported where they do not.
-std::vector<std::vector<int>> nodesOf(Communicator const& communicator);
+// The first rank on the host of each rank, which is equal where kernels reach each other's memory. Asks nobody.
+std::vector<int> hostsOf(Communicator const& communicator);
+// The ranks of each node, by such a list.
+std::vector<std::vector<int>> nodesOf(std::vector<int> const& hosts);
 
+// What a HierarchicalTeam is made for: the same on all ranks, but for `proxies`.
 struct HierarchyRequirement {
   std::uint32_t blocks = 0;  // largest grid
   std::size_t bytes = 0;     // of data on each rank
   int proxies = 1;
   bool allToAll = false;  // as many bytes again, where the node's ranks collect what goes to other nodes
+  // What the network carries out of a rank in the time that a message is on its way, as measured: from which reductions
+  // tell which exchange is faster. Of the ranks' figures the least holds for all. Nothing: by the transports.
+  std::optional<std::uint64_t> messageBytes = {};
 };
 
 class HierarchicalTeam {

@@ -16,6 +16,7 @@
 
 namespace mscclpp {
 
+// Who started this process, which rank it is, and where it finds rank 0.
 struct LaunchInfo {
   std::string launcher = "none";  // "mscclpp", "torchrun", "openmpi", "slurm"; "none": one process by itself
   int rank = 0;

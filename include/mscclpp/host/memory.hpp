@@ -28,6 +28,8 @@ namespace mscclpp {
 class Registration;
 class TransportContext;
 
+// How memory is known here: as this rank's own, by a pointer of this process, an IPC handle or a descriptor of this
+// host, or not mapped.
 enum class MemoryReach : std::uint8_t { own, sameProcess, ipc, descriptor, otherHost };
 std::string_view nameOf(MemoryReach reach) noexcept;
 

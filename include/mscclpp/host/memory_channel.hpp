@@ -16,6 +16,7 @@ namespace mscclpp {
 class BaseMemoryChannel {
  public:
   explicit BaseMemoryChannel(MemoryDevice2DeviceSemaphore semaphore) : semaphore_(std::move(semaphore)) {}
+  // For BaseMemoryChannelDeviceHandle in kernels.
   layout::SemaphoreHandle deviceHandle() const { return semaphore_.deviceHandle(); }
 
  private:
@@ -30,6 +31,7 @@ class MemoryChannel {
   MemoryChannel(MemoryDevice2DeviceSemaphore semaphore, RegisteredMemory dst, RegisteredMemory src,
                 void* packetBuffer = nullptr);
 
+  // For MemoryChannelDeviceHandle and PacketChannelDeviceHandle in kernels.
   layout::MemoryChannelHandle deviceHandle() const;
 
  private:

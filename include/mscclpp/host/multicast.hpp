@@ -35,6 +35,7 @@ std::string whyNoMulticast(Device device);
 // that is yet to be made. Collective.
 bool canMulticast(Communicator const& communicator, void const* memory = nullptr);
 
+// Memory of one rank that gets an address in a window.
 struct MulticastBuffer {
   void* memory;
   std::size_t bytes;

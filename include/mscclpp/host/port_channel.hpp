@@ -57,6 +57,7 @@ class PortChannel {
 
 class ProxyService {
  public:
+  // The constructor throws invalidUsage for fewer than 1 proxy, and for a size of FIFO that is no power of two.
   struct Options {
     int proxies = 1;
     std::uint32_t fifoSize = Fifo::defaultSize;
@@ -76,6 +77,7 @@ class ProxyService {
   MemoryId addMemory(RegisteredMemory const& memory);
   MemoryId nextMemoryId(std::uint32_t count = 1) const;  // that addMemory will return next; throws where none is left
 
+  // For puts between any memories of this service. Throws invalidUsage for a semaphore that it does not have.
   BasePortChannel basePortChannel(SemaphoreId semaphore) const;
   // `dst` is memory of the semaphore's peer, `src` of this rank; both registered for its transport. Throws invalidUsage
   // where that is not so.

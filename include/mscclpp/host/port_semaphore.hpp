@@ -12,6 +12,7 @@
 
 namespace mscclpp {
 
+// One rank's end; waits are its kernels', signals its proxy's.
 class Host2DeviceSemaphore {
  public:
   // Both ranks make it over their ends of one connection, with the same tag.

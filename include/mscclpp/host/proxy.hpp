@@ -27,6 +27,7 @@ namespace mscclpp {
 
 enum class ProxyAction : std::uint8_t { goOn, stop };
 
+// Of one proxy. A batch of more than half the FIFO is cut to that.
 struct ProxyOptions {
   std::uint32_t fifoSize = Fifo::defaultSize;
   std::uint32_t batch =
@@ -42,6 +43,7 @@ class Proxy {
   struct Background {
     std::function<bool()> step = {};    // one step that does not block; whether it did anything
     std::function<bool()> busy = {};    // whether there is something left to do
+    std::function<bool()> rest = {};    // where it only waits: sleeps a moment at most; whether it slept
     std::function<void()> failed = {};  // once, when the proxy has failed
   };
 

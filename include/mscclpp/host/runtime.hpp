@@ -22,8 +22,10 @@
 
 namespace mscclpp {
 
+// NVIDIA GPUs by CUDA, or the machine that is simulated on the host's processor.
 enum class DeviceKind : std::uint8_t { cuda, sim };
 
+// What a device's driver says of it.
 struct DeviceProperties {
   std::string name;
   int multiprocessors = 0;
@@ -33,11 +35,14 @@ struct DeviceProperties {
   std::string busId;  // the same in every process, which may number the devices differently; may be empty
 };
 
+// How memory of a device is made, and so how other processes can map it.
 enum class MemoryKind : std::uint8_t {
   standard,   // cudaMalloc; shared with other processes by CUDA IPC
   shareable,  // virtual memory management; shared by file descriptor
+  unfilled,   // as standard, but whatever is in it: nothing waits for the device, whose kernels may wait for others
 };
 
+// One allocation as a whole, whoever in this process has made it.
 struct Allocation {
   void* base = nullptr;
   std::size_t bytes = 0;
@@ -88,11 +93,12 @@ class Runtime {
   Runtime();
   virtual ~Runtime();
 
+  // Devices count from 0 to deviceCount() - 1; properties() throws for other numbers.
   virtual DeviceKind kind() const = 0;
   virtual int deviceCount() const = 0;
   virtual DeviceProperties properties(int device) const = 0;
 
-  // Zero-filled device memory.
+  // Device memory, zero-filled unless it is to be unfilled.
   virtual void* allocate(int device, std::size_t bytes, MemoryKind kind) = 0;
   void release(void* base) noexcept;
   // Memory that host and every device see at the same address; zero-filled.
@@ -128,6 +134,7 @@ class Runtime {
   virtual void copyAsync(void* dst, void const* src, std::size_t bytes, void* stream) = 0;
   virtual void fill(void* dst, int value, std::size_t bytes) = 0;
 
+  // A stream that waits for no other, not for the default stream either. destroyStream() logs what fails.
   virtual void* createStream(int device) = 0;
   virtual void destroyStream(void* stream) noexcept = 0;
   // A number that no other stream of this process has or has had, also where handles come again or stand for a stream

@@ -32,6 +32,7 @@ class TileFlags {
   // In the next part of the arena, for its ranks.
   TileFlags(SymmetricArena& arena, layout::TileFlagsSize const& size);
 
+  // This rank's place among the size() ranks that share the flags.
   int rank() const noexcept { return handle_.rank; }
   int size() const noexcept { return handle_.size; }
   layout::TileFlagsHandle const& deviceHandle() const noexcept { return handle_; }

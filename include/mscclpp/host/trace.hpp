@@ -5,7 +5,8 @@
 //
 // Off unless MSCCLPP_TRACE names a file, which is written when the program ends, or Trace::start() is called; then each
 // place that could tell something costs one relaxed load. A transfer's bar ends when its proxy learns of its end, a
-// kernel's when the host does (Stream::synchronize), so they may be longer than the work.
+// kernel's when the host does (Stream::synchronize), so they may be longer than the work. Of a timed run of the
+// simulated machine (sim::RunOptions::timing) all times are those of its clocks, and there is a track for each block.
 #pragma once
 
 #include <atomic>

@@ -11,6 +11,7 @@
 
 namespace mscclpp {
 
+// What a connection moves data by.
 enum class Transport : std::uint8_t {
   memory,  // mapped memory, by copy engines; on the simulated machine by its own copies, also between its nodes
   ib,      // InfiniBand or RoCE verbs
@@ -28,6 +29,8 @@ class TransportSet {
   constexpr TransportSet(std::initializer_list<Transport> several) noexcept {
     for (auto one : several) bits_ |= bitOf(one);
   }
+  // The set whose bits() these are, as messages between processes carry it: has(t) is bit number t. Bits of no known
+  // transport are dropped.
   static constexpr TransportSet ofBits(std::uint32_t bits) noexcept {
     TransportSet set;
     for (auto one : allTransports) set.bits_ |= bits & bitOf(one);

@@ -19,7 +19,9 @@ using HostWait = bool (*)(std::function<bool()> const& ready, std::chrono::nanos
 
 // What host code hands on with a message and learns from one, on a machine that checks who is ordered with whom.
 struct HostOrder {
+  // Notes what the calling thread has done so far.
   std::shared_ptr<void const> (*release)();
+  // Orders what the calling thread does from now on behind what `released` notes.
   void (*acquire)(void const* released);
 };
 
@@ -32,12 +34,15 @@ void hostAcquire(std::shared_ptr<void const> const& released);
 void setThreadHostWait(HostWait wait) noexcept;
 HostWait threadHostWait() noexcept;
 
+// As HostWait: by the function of the calling thread, or the ordinary way.
 bool hostWait(std::function<bool()> const& ready, std::chrono::nanoseconds limit);
 
 // How host code shares words with kernels: loads acquire, stores release, both with every thread of every device. A
 // machine whose proxies are not threads installs its own way for the threads that it runs them on.
 struct HostWords {
+  // What loadShared() does.
   std::uint64_t (*load)(std::uint64_t const* word);
+  // What storeShared() does; `bytes` is 4 or 8.
   void (*store)(void* word, unsigned bytes, std::uint64_t value);
   // Nothing to do until `ready`, which only loads words, or for a moment. `busy`: something else is under way, so only
   // for a moment. `who` is for reports, `waitsFor` a position, `rounds` how often in a row there was nothing to do.

@@ -34,6 +34,7 @@
 
 namespace mscclpp::jit {
 
+// What nativeAlgorithm() makes an algorithm of.
 struct DeviceAlgorithm {
   std::string name;
   Collective collective;

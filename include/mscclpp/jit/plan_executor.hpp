@@ -20,6 +20,7 @@
 
 namespace mscclpp::jit {
 
+// When a plan gets kernels of its own; until then, and where it gets none, its table is interpreted.
 enum class CompileWhen : std::uint8_t {
   asked,       // only by compile()
   firstCall,   // in the first call of a kind, which waits for it
@@ -28,6 +29,7 @@ enum class CompileWhen : std::uint8_t {
 // By MSCCLPP_JIT: off, on or background. Throws invalidUsage for another value.
 CompileWhen compileWhen();
 
+// What preparePlan() did: compiled now; found what had been compiled before; nothing for ranks whose part is too long.
 enum class Prepared : std::uint8_t { now, before, tooLong };
 // Compiles the kernels of a plan's ranks for processes to come, where that has not been done; `tooLong` where a rank's
 // is. Throws as AnyKernel does.

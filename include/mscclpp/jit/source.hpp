@@ -18,6 +18,7 @@ struct Source {
   static Source fromFile(std::string const& path);
 };
 
+// What the compiler gets beside a source.
 struct Options {
   std::vector<std::string> definitions{};  // of macros: "NAME" or "NAME=VALUE"
   std::vector<std::string> folders{};      // of headers, behind the library's own, which need not be installed

@@ -21,6 +21,7 @@ struct SemaphoreHandle {
   std::uint32_t id;  // shown in reports
 };
 
+// Puts go from `src` to `dst`, gets the other way.
 struct MemoryChannelHandle {
   SemaphoreHandle semaphore;
   std::byte* dst;           // the peer's memory, as mapped here

@@ -14,6 +14,10 @@
 
 namespace mscclpp::layout {
 
+// How rows travel. memory: as they are, some with a flag behind a fence. packets: as LL128 lines, of which each tells
+// by itself that it has come; for links that deliver 128 bytes whole. automatic: packets of few tokens over such links.
+enum class ExpertTransport : std::uint8_t { automatic, memory, packets };
+
 // What it is made for; the same on every rank. Rank r has the experts from r * ceil(experts / ranks) on.
 struct ExpertLimits {
   std::uint32_t experts = 0;       // of all ranks, 1 to 512
@@ -24,10 +28,12 @@ struct ExpertLimits {
   std::uint32_t blocks = 132;      // of the largest grid
   std::uint32_t gates = 0;         // tiles of placed rows that kernels wait for (experts/dispatch.hpp)
   bool partOfEach = false;         // room at home for a part from each of a token's experts, not from each rank
-  std::uint32_t variant = 0;       // whatever else all ranks shall agree on
+  ExpertTransport transport = ExpertTransport::automatic;
+  std::uint32_t variant = 0;  // whatever else all ranks shall agree on
 
   static constexpr std::uint32_t mostExperts = 512;
   static constexpr std::uint32_t mostTopK = 16;
+  static constexpr std::uint32_t mostPacketTokens = 4096;  // a packet has 16 bits for a token's place at its expert
 
   friend constexpr bool operator==(ExpertLimits const&, ExpertLimits const&) = default;
 };
@@ -41,29 +47,62 @@ struct ExpertsLayout {
   std::uint32_t pieceColumns;  // of a row, that one warp moves
   std::uint32_t pieces;        // of a row
   std::uint32_t rowBytes;      // from one row to the next
+  std::uint32_t partBytes;     // from one part to the next
+  std::uint32_t packets;       // 1: rows and parts are lines of packets (algorithms/experts/row_lines.hpp)
+  std::uint32_t headLines;     // of a row of packets, ahead of those of its pieces
+  std::uint32_t pieceLines;    // of each piece, at most
   std::uint32_t scalesOfRow;
   std::uint32_t partsOfToken;
   std::uint64_t rows;    // [source][slot], as they came
-  std::uint64_t scales;  // float [source][slot][scalesOfRow], of quantised rows
+  std::uint64_t scales;  // float [source][slot][scalesOfRow], of quantised rows; packets carry them
   std::uint64_t heads;   // ExpertRow [source][slot]
-  std::uint64_t counts;  // uint32 [source][perRank + 1]: tokens for each expert, and rows
+  std::uint64_t counts;  // LL8 [source][perRank + 1]: tokens for each expert, and rows
   std::uint64_t parts;   // [token][partsOfToken], on their way home
   std::uint64_t total;
 
   static constexpr std::uint32_t scaleColumns = 128;  // that share a scale
+  // Of a rank: more are many, as where a prompt is read. Packets save the fence, the flag and the wait for both, some 8
+  // us on H100, and are 7 % more bytes, of which 4 H100 send those of a token of 7,168 bfloat16 in 0.17 us: as much for
+  // some 700 tokens.
+  static constexpr std::uint32_t fewTokens = 512;
 
-  static constexpr ExpertsLayout make(std::uint32_t ranks, ExpertLimits const& limits);
+  // Of packets: a warp takes eight lines in a step, which hold 60 words of 16 bytes, or seven groups with their scales.
+  static constexpr std::uint32_t lineBytes = 128;
+  static constexpr std::uint32_t stepLines = 8;
+  static constexpr std::uint32_t stepWords = 60;
+  static constexpr std::uint32_t stepGroups = 7;
+  static constexpr std::uint32_t entriesOfLine = 14;  // of the first of a row
 
-  // Numbers of flags, in rounds that dispatch: of a source's counts, of a tile of its rows, of a tile of placed rows.
-  MSCCLPP_HOST_DEVICE constexpr std::uint32_t tilesOfSource() const { return ceilDiv(limits.tokens, tileTokens); }
-  MSCCLPP_HOST_DEVICE constexpr std::uint32_t countFlag(std::uint32_t source) const { return source; }
-  MSCCLPP_HOST_DEVICE constexpr std::uint32_t rowFlag(std::uint32_t source, std::uint32_t tile) const {
-    return ranks + source * tilesOfSource() + tile;
+  // `wholeLines`: every link between the ranks delivers 128 bytes whole.
+  static constexpr ExpertsLayout make(std::uint32_t ranks, ExpertLimits const& limits, bool wholeLines = true);
+
+  // Of so many blocks, those that send while the others place. Of many tokens half of them load the links, and memory
+  // has time for the rows that come; of few tokens all blocks send, and then place.
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t senders(std::uint32_t blocks) const {
+    return limits.tokens <= fewTokens ? blocks : ceilDiv(blocks, 2u);
   }
-  MSCCLPP_HOST_DEVICE constexpr std::uint32_t gateFlag(std::uint32_t gate) const { return rowFlag(ranks, 0) + gate; }
+
+  // Bytes from the beginning of a row or part of packets to its piece's.
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t pieceOfPart(std::uint32_t number) const {
+    return number * pieceLines * lineBytes;
+  }
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t pieceOfRow(std::uint32_t number) const {
+    return headLines * lineBytes + pieceOfPart(number);
+  }
+
+  // Numbers of flags, in rounds that dispatch: of a tile of a source's rows, of a tile of placed rows. Packets have
+  // none of the former.
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t tilesOfSource() const { return ceilDiv(limits.tokens, tileTokens); }
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t rowFlag(std::uint32_t source, std::uint32_t tile) const {
+    return source * tilesOfSource() + tile;
+  }
+  MSCCLPP_HOST_DEVICE constexpr std::uint32_t gateFlag(std::uint32_t gate) const {
+    return (packets != 0 ? 0 : rowFlag(ranks, 0)) + gate;
+  }
   constexpr std::uint32_t flags() const {
     auto const dispatch = gateFlag(limits.gates);
-    return dispatch > limits.tokens ? dispatch : limits.tokens;  // in rounds that combine, one for each token
+    auto const combine = packets != 0 ? 1 : limits.tokens;  // in rounds that combine, one for each token
+    return dispatch > combine ? dispatch : combine;
   }
 };
 
@@ -85,29 +124,42 @@ struct alignas(16) ExpertRow {
 
 inline constexpr std::uint32_t noExpertRow = 0xffffffffu;
 
-constexpr ExpertsLayout ExpertsLayout::make(std::uint32_t ranks, ExpertLimits const& limits) {
+constexpr ExpertsLayout ExpertsLayout::make(std::uint32_t ranks, ExpertLimits const& limits, bool wholeLines) {
   constexpr std::uint64_t line = 128;
   // A warp moves a row of 4 KiB in about the time that its flag takes; decoding, all warps shall have something to do.
-  constexpr std::uint32_t pieceBytes = 4096, few = 512;
+  constexpr std::uint32_t pieceBytes = 4096;
   ExpertsLayout l{};
   l.limits = limits;
   l.ranks = ranks;
   l.perRank = ceilDiv(limits.experts, ranks);
-  l.tileTokens = limits.tokens <= few ? 4 : 32;
-  auto const pieces = limits.tokens <= few ? ceilDiv(limits.hidden * limits.elementBytes, pieceBytes) : 1;
+  bool const few = limits.tokens <= fewTokens;
+  l.tileTokens = few ? 4 : 32;
+  auto const pieces = few ? ceilDiv(limits.hidden * limits.elementBytes, pieceBytes) : 1;
   l.pieceColumns = roundUp(ceilDiv(limits.hidden, pieces), scaleColumns);
   l.pieces = ceilDiv(limits.hidden, l.pieceColumns);
+  l.packets =
+      limits.transport == ExpertTransport::automatic ? wholeLines && few : limits.transport == ExpertTransport::packets;
+  l.headLines = limits.topK <= entriesOfLine ? 1 : 2;
+  auto const plainSteps = ceilDiv(l.pieceColumns * limits.elementBytes, stepWords * 16);
+  auto const scaledSteps = ceilDiv(l.pieceColumns / scaleColumns, stepGroups);
+  l.pieceLines = stepLines * (plainSteps > scaledSteps ? plainSteps : scaledSteps);
   l.rowBytes = roundUp(limits.hidden * limits.elementBytes, std::uint32_t{16});
+  l.partBytes = l.rowBytes;
+  if (l.packets != 0) {
+    l.partBytes = l.pieces * l.pieceLines * lineBytes;
+    l.rowBytes = l.headLines * lineBytes + l.partBytes;
+  }
   l.scalesOfRow = ceilDiv(limits.hidden, scaleColumns);
   auto const ofRanks = limits.topK < ranks ? limits.topK : ranks;
   l.partsOfToken = limits.partOfEach ? limits.topK : ofRanks;
   auto const slots = std::uint64_t{ranks} * limits.tokens;
   l.rows = 0;
   l.scales = roundUp<std::uint64_t>(l.rows + slots * l.rowBytes, line);
-  l.heads = roundUp<std::uint64_t>(l.scales + slots * l.scalesOfRow * sizeof(float), line);
+  auto const scalesOfSlot = l.packets != 0 ? 0 : l.scalesOfRow;
+  l.heads = roundUp<std::uint64_t>(l.scales + slots * scalesOfSlot * sizeof(float), line);
   l.counts = roundUp<std::uint64_t>(l.heads + slots * sizeof(ExpertRow), line);
-  l.parts = roundUp<std::uint64_t>(l.counts + std::uint64_t{ranks} * (l.perRank + 1) * sizeof(std::uint32_t), line);
-  l.total = l.parts + std::uint64_t{limits.tokens} * l.partsOfToken * l.rowBytes;
+  l.parts = roundUp<std::uint64_t>(l.counts + std::uint64_t{ranks} * (l.perRank + 1) * sizeof(std::uint64_t), line);
+  l.total = l.parts + std::uint64_t{limits.tokens} * l.partsOfToken * l.partBytes;
   return l;
 }
 
@@ -115,6 +167,7 @@ struct ExpertsHandle {
   ExpertsLayout layout;
   WindowHandle window;
   TileFlagsHandle flags;
+  std::int32_t const* failed;  // of each rank, not 0: it has failed (host/fused/experts.hpp); null: none
 };
 
 }  // namespace mscclpp::layout

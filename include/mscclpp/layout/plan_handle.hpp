@@ -20,6 +20,7 @@ namespace mscclpp::layout {
 // A number that follows from the rank and from the instance of the program that the block belongs to, so that ranks
 // and instances that do the same share their code.
 struct RankNumber {
+  // How it follows from the rank.
   enum class Rule : std::uint8_t {
     fixed,   // base
     rotate,  // base + unit * ((rank + offset) % ranks)
@@ -47,6 +48,8 @@ struct RankNumber {
   friend constexpr bool operator==(RankNumber const&, RankNumber const&) = default;
 };
 
+// Chunks that a step reads or writes, PlanStep::chunks of them, under the one name of their memory
+// (Program::canonical).
 struct PlanOperand {
   RankNumber rank;
   RankNumber index;     // of its first chunk
@@ -54,6 +57,8 @@ struct PlanOperand {
   bool packets;
 };
 
+// A dsl::Step as kernels have it. Its operands are `sources` and then `targets` from `firstOperand` on; comments name
+// the kinds of step that a member is for.
 struct PlanStep {
   std::uint8_t kind;  // dsl::StepKind
   std::uint8_t link;  // dsl::ChannelKind: a port's step is its proxy's to do

@@ -6,6 +6,9 @@
 // For each pair of ranks, each direction and each lane there is a ring of slots in the receiver's memory. A message is
 // dealt out to lanes and cut into chunks; chunk n of a lane, counted from 1 over all messages, goes through slot
 // n % slots. Counters are 64 bits, only grow, and live in device memory: kernels may be captured and replayed.
+//
+// Ranks of other nodes, whose memory is not mapped, are far: proxies put what the sender leaves in slots of an outbox
+// into the receiver's inbox, and count both ways what has arrived and what was taken.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +16,7 @@
 
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/layout/port_handle.hpp"
 #include "mscclpp/layout/round_counter.hpp"
 #include "mscclpp/layout/watch.hpp"
 #include "mscclpp/layout/workspace.hpp"
@@ -26,6 +30,11 @@ struct PointToPointRequirement {
   std::uint64_t stageBytes = 128 << 10;  // most data in a chunk that goes through plain memory
   std::uint64_t packetBytes = 8 << 10;   // of data in a chunk of packets
   std::uint64_t packetLimit = 1 << 20;   // largest message that goes as packets
+  // Slots of plain memory are made when a first message needs them (PointToPoint::handleFor), not with the rest.
+  bool stagesLater = false;
+  // With ranks of other nodes: blocks at either end, at most `lanes`, and most data in a chunk.
+  std::uint32_t farLanes = 2;
+  std::uint64_t farBytes = 512 << 10;
 
   friend constexpr bool operator==(PointToPointRequirement const&, PointToPointRequirement const&) = default;
 };
@@ -55,6 +64,10 @@ MSCCLPP_HOST_DEVICE constexpr std::uint64_t messageChunk(std::uint64_t stageByte
   return minimum(stageBytes, maximum(least, roundUp<std::uint64_t>(ceilDiv<std::uint64_t>(part, 8), 128)));
 }
 
+// Ahead of the data of a far chunk: a word with the bytes of its message, and what keeps the data aligned.
+inline constexpr std::uint64_t farHeaderBytes = 128;
+
+// What lies where in a rank's memory; the same on every rank of a node.
 struct PointToPointLayout {
   std::uint32_t ranks;
   std::uint32_t lanes;
@@ -64,27 +77,44 @@ struct PointToPointLayout {
   std::uint64_t stageBytes;   // a multiple of 128
   std::uint64_t packetBytes;  // a multiple of 120 * 16, so that every packet format fills whole lines
   std::uint64_t packetSlot;   // bytes of memory for them
+  std::uint64_t farBytes;     // a multiple of 128
+  std::uint32_t farLanes;
   // Offsets from the start of a rank's memory, of arrays [ranks][lanes] of counters:
   std::uint64_t sent;     // RoundCounter: chunks that this rank has sent to a peer
   std::uint64_t taken;    // RoundCounter: chunks of a peer that this rank has taken
   std::uint64_t arrived;  // written by the peer: its chunks that are in this rank's stage
   std::uint64_t freed;    // written by the peer: this rank's chunks that it has taken
-  // [peers][lanes][slots], filled by the peer
+  // [peers of the node][lanes][slots], filled by the peer
   std::uint64_t headers;  // one LL16 packet: bytes of the message that begins with the chunk
   std::uint64_t packets;
-  std::uint64_t stage;
-  std::uint64_t total;
+  std::uint64_t total;   // of all of these
+  std::uint64_t stages;  // of the slots of plain memory, as many, too: PointToPointHandle::stages
 
+  // Of a rank's lane in arrays [ranks][lanes].
   MSCCLPP_HOST_DEVICE constexpr std::uint64_t index(int rank, unsigned lane) const {
     return static_cast<std::uint64_t>(rank) * lanes + lane;
   }
 
-  // Of the rings of `rank`, the slot that takes a lane's chunk `count` from `peer`. Nothing comes from itself.
-  MSCCLPP_HOST_DEVICE constexpr std::uint64_t slot(int rank, int peer, unsigned lane, std::uint64_t count) const {
-    return index(peer < rank ? peer : peer - 1, lane) * slots + (count & (slots - 1));
+  // Of the rings of the node's rank at place `to`, the slot that takes a lane's chunk `count` from that at `from`.
+  // Nothing comes from itself.
+  MSCCLPP_HOST_DEVICE constexpr std::uint64_t slot(int to, int from, unsigned lane, std::uint64_t count) const {
+    return index(from < to ? from : from - 1, lane) * slots + (count & (slots - 1));
   }
 
-  static constexpr PointToPointLayout make(std::uint32_t ranks, PointToPointRequirement const& need) {
+  // Of a chunk in its lane's outbox and inbox.
+  MSCCLPP_HOST_DEVICE constexpr std::uint64_t farSlotBytes() const { return farHeaderBytes + farBytes; }
+  MSCCLPP_HOST_DEVICE constexpr std::uint64_t farSlot(std::uint64_t count) const {
+    return (count & (slots - 1)) * farSlotBytes();
+  }
+  // As messagePart() and messageLanes(), of a message with a far rank.
+  MSCCLPP_HOST_DEVICE constexpr std::uint64_t farPart(std::uint64_t bytes) const {
+    return maximum(farBytes, roundUp<std::uint64_t>(ceilDiv<std::uint64_t>(bytes, farLanes), 128));
+  }
+
+  // By the host, once, for so many ranks, of which `near` are on each node. Sizes are rounded up as noted; `lines`
+  // stays 0 until it is known what the links do.
+  static constexpr PointToPointLayout make(std::uint32_t ranks, std::uint32_t near,
+                                           PointToPointRequirement const& need) {
     constexpr auto up = &WorkspaceLayout::alignUp;
     PointToPointLayout l{};
     l.ranks = ranks;
@@ -94,8 +124,10 @@ struct PointToPointLayout {
     l.stageBytes = up(need.stageBytes, 128);
     l.packetBytes = up(need.packetBytes, 1920);
     l.packetSlot = 2 * l.packetBytes;  // LL16 takes the most
+    l.farBytes = up(need.farBytes, 128);
+    l.farLanes = minimum(need.farLanes, need.lanes);
     auto const counters = up(8ull * ranks * l.lanes, 128);
-    auto const rings = std::uint64_t{ranks - 1} * l.lanes * l.slots;
+    auto const rings = std::uint64_t{near - 1} * l.lanes * l.slots;
     auto const rounds = up(sizeof(RoundCounter) * ranks * l.lanes, 128);
     l.sent = 0;
     l.taken = l.sent + rounds;
@@ -103,10 +135,20 @@ struct PointToPointLayout {
     l.freed = l.arrived + counters;
     l.headers = l.freed + counters;
     l.packets = up(l.headers + 16 * rings, 4096);
-    l.stage = l.packets + rings * l.packetSlot;
-    l.total = l.stage + rings * l.stageBytes;
+    l.total = l.packets + rings * l.packetSlot;
+    l.stages = rings * l.stageBytes;
     return l;
   }
+};
+
+// One lane of the messages with a far rank, in both directions.
+struct FarLane {
+  PortChannelHandle data;       // from outbox to inbox; `inbound` counts that rank's chunks which have arrived
+  BasePortChannelHandle taken;  // `inbound` counts this rank's chunks which that rank has taken
+  std::byte* outbox;            // `slots` of them
+  std::byte const* inbox;       // likewise
+  std::uint64_t outboxOffset;   // where `outbox` lies in the memory that `data` puts from
+  std::uint64_t inboxOffset;    // where that rank's inbox lies in the memory that it puts into
 };
 
 struct PointToPointHandle {
@@ -114,11 +156,23 @@ struct PointToPointHandle {
   std::int32_t size;
   Watch* watch;  // of this rank
   PointToPointLayout layout;
-  std::byte* bases[maxTeamSize];  // by rank; [rank] is the own memory, entries from `size` on are null
+  FarLane const* far;             // [far ranks][farLanes]
+  std::byte* bases[maxTeamSize];  // by rank; [rank] is the own memory, entries of far ranks and from `size` on are null
+  // Of slots of plain memory; null where those of that rank are not there yet, or not mapped.
+  std::byte* stages[maxTeamSize];
+  std::uint8_t places[maxTeamSize];  // of a rank among those of this node; of a far one among the far ones
+
+  // Whether `peer`, a rank of these, is on another host, to which a proxy sends.
+  MSCCLPP_HOST_DEVICE constexpr bool isFar(int peer) const { return bases[peer] == nullptr; }
+  // Bytes of a message with `peer` in each of its lanes but the last.
+  MSCCLPP_HOST_DEVICE constexpr std::uint64_t partOf(int peer, std::uint64_t bytes) const {
+    return isFar(peer) ? layout.farPart(bytes) : messagePart(layout.lanes, bytes);
+  }
 };
 
 // One message to, or from, each peer; a kernel gets it by value.
 struct Messages {
+  // A message, where it comes from and where it goes to.
   struct Send {
     void const* data;
     std::uint64_t bytes;

@@ -11,6 +11,7 @@
 
 namespace mscclpp::layout {
 
+// A queue to a proxy, of which kernels have the end that pushes.
 struct FifoHandle {
   Trigger* slots;            // `size` of them, in memory of the host
   std::uint64_t* tail;       // there too: how many triggers the proxy has taken
@@ -31,6 +32,7 @@ struct BasePortChannelHandle {
   std::uint32_t semaphore;  // its number in the proxy service
 };
 
+// From one memory of this rank to one of the peer, by their ids in the proxy service.
 struct PortChannelHandle {
   BasePortChannelHandle base;
   std::uint32_t dstMemory;

@@ -20,6 +20,7 @@ struct SwitchSemaphoreHandle {
   std::uint32_t id;  // shown in reports
 };
 
+// The semaphore, and memory of every rank under one address.
 struct SwitchChannelHandle {
   SwitchSemaphoreHandle semaphore;
   std::byte* multicast;       // everybody's memory, for multicast accesses

@@ -36,6 +36,7 @@ struct TileFlagsLayout {
   static constexpr std::uint64_t epochs = 0;
   static constexpr std::uint32_t ticketWords = 32;
 
+  // For so many ranks. The parts, and each of the two sets, begin at multiples of 128 bytes.
   static constexpr TileFlagsLayout make(std::uint32_t ranks, TileFlagsSize const& size) {
     constexpr std::uint64_t line = 128;
     TileFlagsLayout l{};

@@ -34,6 +34,7 @@ inline constexpr std::uint32_t maxTriggerMemories = 512;
 inline constexpr std::uint32_t maxTriggerSemaphores = 1024;
 inline constexpr std::uint64_t triggerParity = std::uint64_t{1} << 63;
 
+// What a trigger says, taken apart; memories and semaphore are numbers in the proxy service.
 struct TriggerFields {
   std::uint64_t bytes = 0;
   std::uint64_t srcOffset = 0;
@@ -43,6 +44,7 @@ struct TriggerFields {
   std::uint32_t type = 0;
   std::uint32_t semaphore = 0;
 
+  // Whether encode() can keep all of them.
   MSCCLPP_HOST_DEVICE constexpr bool fits() const {
     return (bytes | srcOffset | dstOffset) <= maxTriggerBytes && (srcMemory | dstMemory) < maxTriggerMemories &&
            type < 8 && semaphore < maxTriggerSemaphores;
@@ -57,6 +59,7 @@ MSCCLPP_HOST_DEVICE constexpr Trigger encode(TriggerFields const& f) {
                                            std::uint64_t{f.semaphore} << 53};
 }
 
+// What encode() was given. The parity is left out.
 MSCCLPP_HOST_DEVICE constexpr TriggerFields decode(Trigger const& t) {
   return {t.fst & maxTriggerBytes,
           t.fst >> 32,

@@ -15,6 +15,7 @@
 
 namespace mscclpp::layout {
 
+// What is waited for, and so what the values of a report count.
 enum class WaitKind : std::uint32_t {
   none = 0,
   semaphore = 1,       // channel signal from `peer`; values are counts

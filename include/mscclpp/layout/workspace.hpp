@@ -62,6 +62,7 @@ struct WorkspaceLayout {
   // RoundCounter[blocks] at the very start; equal for all blocks between kernels.
   static constexpr std::uint64_t epochs = 0;
 
+  // The least multiple of `to` that is no less than `bytes`.
   static constexpr std::uint64_t alignUp(std::uint64_t bytes, std::uint64_t to) { return (bytes + to - 1) / to * to; }
 
   // `need` asks for at most maxSliceBytes per block and region.

@@ -25,6 +25,7 @@ class CheckProgram {
   CheckProgram(CheckProgram const&) = delete;
   CheckProgram& operator=(CheckProgram const&) = delete;
 
+  // What it was made with: rankMain() runs once for each rank and schedule.
   std::string const& name() const { return name_; }
   std::function<void(RankContext&)> const& rankMain() const { return rankMain_; }
   World const& world() const { return world_; }

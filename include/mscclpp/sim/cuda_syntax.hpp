@@ -27,6 +27,7 @@ struct CudaIndex {
   operator unsigned() const { return Read(); }
 };
 
+// `x` is read anew at each use; `y` and `z` are what they are in one dimension.
 template <unsigned (*Read)(), unsigned Other>
 struct CudaIndices {
   CudaIndex<Read> x{};
@@ -46,6 +47,8 @@ using cudaStream_t = void*;
 inline void __syncthreads() { mscclpp::arch::syncBlock(); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { mscclpp::arch::syncWarp(mask); }
 
+// Of all 32 lanes: there is no `width`. The lanes of `mask` call; __shfl_down_sync leaves those at the end their own
+// value.
 template <class T>
 T __shfl_sync(unsigned mask, T value, int lane) {
   return mscclpp::arch::shuffle(value, static_cast<unsigned>(lane), mask);

@@ -23,11 +23,13 @@
 
 namespace mscclpp::sim {
 
+// So many ranks, each with a device of its own.
 struct World {
   int ranks = 2;
   MachineOptions machine = {};  // `devices` is raised to `ranks`
 };
 
+// How the next schedule is chosen.
 enum class Strategy : std::uint8_t {
   mixed,       // random and pct in turn: odd seeds and even ones
   random,      // who runs next, and where a thread is interrupted, by chance
@@ -55,6 +57,7 @@ struct ExploreOptions {
   std::string replay = {};                  // Finding::schedule: run just this one
 };
 
+// What was found, and how much was looked at, in all schedules together.
 struct ExploreResult {
   std::vector<Finding> findings;  // different ones, in the order found
   std::uint64_t schedules = 0;

@@ -11,6 +11,7 @@
 
 namespace mscclpp::sim {
 
+// nameOf() gives the enumerator's own word, as reports have it.
 enum class FindingKind : std::uint8_t {
   race,               // two accesses that conflict, and nothing orders them
   narrowScope,        // the accesses would be ordered or atomic if their scope reached both threads
@@ -30,6 +31,7 @@ enum class FindingKind : std::uint8_t {
 
 std::string_view nameOf(FindingKind kind);
 
+// One call of a stack: the function, and where in it.
 struct SourceFrame {
   std::string function;
   std::string file;  // as the compiler saw it; empty: unknown

@@ -21,6 +21,7 @@
 
 namespace mscclpp::sim {
 
+// How many ranks there are, and what decides who runs next.
 struct RunOptions {
   int ranks = 1;
   std::uint64_t seed = 1;
@@ -33,6 +34,7 @@ struct RunOptions {
   std::chrono::seconds wallLimit{120};                // for kernels that spin without the library's poll; 0: none
 };
 
+// What a rank's code is given. Its device has the rank's number.
 class RankContext {
  public:
   RankContext(int rank, int ranks, std::shared_ptr<Bootstrap> bootstrap)
@@ -51,6 +53,7 @@ class RankContext {
   std::shared_ptr<Bootstrap> bootstrap_;
 };
 
+// What a run came to that has thrown nothing.
 struct RunSummary {
   std::uint64_t seed = 0;
   std::uint64_t switches = 0;  // times a fiber was resumed

@@ -15,6 +15,7 @@
 
 namespace mscclpp::sim {
 
+// What the one machine of this process is like.
 struct MachineOptions {
   int devices = 0;                                  // 0: from MSCCLPP_SIM_DEVICES, else 8
   std::size_t memoryBytes = std::size_t{16} << 30;  // per device

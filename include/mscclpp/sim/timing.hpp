@@ -71,6 +71,7 @@ struct TimingModel {
   friend bool operator==(TimingModel const&, TimingModel const&) = default;
 };
 
+// A figure's name in the JSON, and the member that it is.
 struct TimingFigure {
   // An alias, for nvcc writes a plain declarator out with parentheses that g++ warns of.
   using Member = double TimingModel::*;

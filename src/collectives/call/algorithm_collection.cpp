@@ -210,6 +210,7 @@ Selection AlgorithmCollection::choose(Collective collective, Communicator const&
 void AlgorithmCollection::prepare(Communicator const& communicator, Stream const& stream, std::size_t bytes) const {
   auto& cache = collectives_impl::ContextCache::of(communicator);
   auto world = cache.world();
+  if (world.nodes != 1) return;
   world.planned = true;
   world.rank = 0;  // the root, on all ranks alike
   layout::WorkspaceRequirement need;

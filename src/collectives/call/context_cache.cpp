@@ -10,6 +10,7 @@
 #include "base/format.hpp"
 #include "mscclpp/algorithms/catalogue.hpp"
 #include "mscclpp/base/bits.hpp"
+#include "mscclpp/host/hierarchy.hpp"
 
 namespace mscclpp {
 namespace collectives_impl {
@@ -66,7 +67,6 @@ void ContextCache::learnWorld() {
     std::uint64_t maxBlocks;
     std::uint64_t multicast;
     std::int32_t ranksPerDevice;
-    std::int32_t reached;
     char device[112];
   };
   auto const device = communicator_.device();
@@ -81,8 +81,8 @@ void ContextCache::learnWorld() {
   world.device = own.device;
   own.multicast = world.noMulticast.empty() ? 1 : 0;
   own.ranksPerDevice = sharing;
-  for (int peer = 0; peer < world.ranks; ++peer) own.reached += communicator_.reaches(peer) ? 1 : 0;
-  world.nodes = world.ranks % own.reached == 0 ? world.ranks / own.reached : 0;
+  world.hosts = hostsOf(communicator_);
+  world.nodes = static_cast<int>(nodesOf(world.hosts).size());
   if (sharing > 1) {
     if (world.noMulticast.empty()) world.noMulticast = "ranks share a GPU, which takes part once only";
     world.device.clear();  // no profile was tuned for that
@@ -95,7 +95,6 @@ void ContextCache::learnWorld() {
       world.noMulticast = "not every rank's device can take part; see isNvlsSupported() on each";
     }
     world.ranksPerDevice = std::max(world.ranksPerDevice, static_cast<int>(other.ranksPerDevice));
-    if (other.reached != own.reached) world.nodes = 0;
     if (std::strncmp(own.device, other.device, sizeof own.device) != 0) world.device.clear();
   }
   brokenOff_ = wasBroken;

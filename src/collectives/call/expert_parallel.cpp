@@ -53,7 +53,8 @@ void ExpertParallel::dispatch(Stream const& stream, DispatchCall const& call) co
   if (call.room != 0 && call.rows == nullptr) refuse("memory for the rows that come (rows)");
   if (wire_ != type_ && call.room != 0 && call.scales == nullptr) refuse("memory for the scales of quantised rows");
   if (call.order != ExpertOrder::byToken && call.orderRows == 0) refuse("orderRows, which is 1 at least");
-  ExpertStart const start{stream, shape_, experts_.deviceHandle(), type_, wire_};
+  auto const handle = experts_.deviceHandle(call.failed);
+  ExpertStart const start{stream, shape_, handle, type_, wire_};
   onMachine(stream.device().kind, "ExpertParallel", [&](auto machine) { startDispatch(start, call, machine); });
 }
 
@@ -64,7 +65,8 @@ void ExpertParallel::combine(Stream const& stream, CombineCall const& call) cons
   };
   if (call.rows != 0 && call.results == nullptr) refuse("the rows that go home (results)");
   if (call.tokens != 0 && call.y == nullptr) refuse("memory for the sums (y)");
-  ExpertStart const start{stream, shape_, experts_.deviceHandle(), type_, wire_};
+  auto const handle = experts_.deviceHandle(call.failed);
+  ExpertStart const start{stream, shape_, handle, type_, wire_};
   onMachine(stream.device().kind, "ExpertParallel", [&](auto machine) { startCombine(start, call, machine); });
 }
 

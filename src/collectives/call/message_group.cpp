@@ -120,7 +120,7 @@ void MessageGroup::start(int blocks, int threads) {
     shape.overlapPrevious = kernel->overlaps && links_.ranksPerDevice() == 1;
     layout::TeamHandle const none{};
     kernel->start(
-        {.stream = stream_, .team = none, .shape = shape, .links = &links_.deviceHandle(), .messages = &round});
+        {.stream = stream_, .team = none, .shape = shape, .links = &links_.handleFor(round), .messages = &round});
   }
 }
 
@@ -153,7 +153,9 @@ std::shared_ptr<Algorithm> collectives_impl::messageRing() {
               },
           .refusal = [](World const& world, CollectiveCall const& call) -> std::string {
             checkCall(world, Collective::sendRecv, call);
-            if (world.nodes != 1) return "it goes through memory that all ranks map, and these lie on several nodes";
+            if (world.nodes != 1) {
+              return "on several nodes two_level sends round the ring, in memory that all collectives share; choose it";
+            }
             if (call.in == call.out && world.ranks > 1 && call.inBytes != 0) {
               return "it does not work in place; give an output of its own";
             }

@@ -2,7 +2,9 @@
 #include "collectives/call/two_level.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 
 #include "base/format.hpp"
 #include "collectives/call/call_check.hpp"
@@ -29,9 +31,20 @@ std::size_t roundBytes(Device device) {
   return device.kind == DeviceKind::sim ? 16 << 10 : 4 << 20;
 }
 
+// As measured; nothing: the team's own guess.
+std::optional<std::uint64_t> messageBytes() {
+  constexpr char const* variable = "MSCCLPP_MESSAGE_BYTES";
+  auto const set = processVariable(variable).value_or("");
+  if (set.empty()) return {};
+  return static_cast<std::uint64_t>(parseInteger(variable, set, 0, 1 << 30));
+}
+
 struct NodesOfStream {
   NodesOfStream(Communicator const& communicator, LaunchShape const& launch)
-      : team(communicator, {.blocks = launch.blocks, .bytes = roundBytes(communicator.device()), .allToAll = true}),
+      : team(communicator, {.blocks = launch.blocks,
+                            .bytes = roundBytes(communicator.device()),
+                            .allToAll = true,
+                            .messageBytes = messageBytes()}),
         shape(launch) {}
 
   HierarchicalTeam team;
@@ -66,11 +79,10 @@ struct TwoLevelContext {
   std::shared_ptr<NodesOfStream const> nodes{};
 };
 
-std::string refusalOf(World const& world, CollectiveCall const& call) {
+std::string refusalOf(Collective collective, World const& world, CollectiveCall const& call) {
   if (world.nodes == 1) return "it is for ranks on several nodes, and all of these map each other's memory";
-  if (world.nodes == 0) return "it needs as many ranks on each node";
   if (call.blocks != 0 || call.threads != 0) return "its launches have a shape of their own; give 0 blocks and threads";
-  if (call.rankOrder && world.nodes != world.ranks) {
+  if (call.rankOrder && reduces(collective) && world.nodes != world.ranks) {
     return "it rounds each node's sums; `rankOrder` of the call asks for the bits of rank order";
   }
   if (!call.extras.empty()) {
@@ -100,17 +112,17 @@ std::shared_ptr<Algorithm> twoLevel(Collective collective) {
       startTwoLevel({stream, context.nodes->shape, team.deviceHandle(), call.type}, told, machine);
     });
   };
-  functions.refusal = &refusalOf;
+  functions.refusal = [collective](World const& world, CollectiveCall const& call) {
+    return refusalOf(collective, world, call);
+  };
   return std::make_shared<NativeAlgorithm>("two_level", collective, std::move(functions));
 }
 
 }  // namespace
 
 std::vector<std::shared_ptr<Algorithm>> twoLevelAlgorithms() {
-  std::vector<std::shared_ptr<Algorithm>> all;
-  for (auto const collective : collectives) {
-    if (collective != Collective::sendRecv) all.push_back(twoLevel(collective));
-  }
+  std::vector<std::shared_ptr<Algorithm>> all(std::size(collectives));
+  std::ranges::transform(collectives, all.begin(), twoLevel);
   return all;
 }
 

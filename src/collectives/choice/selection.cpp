@@ -44,16 +44,20 @@ std::vector<Range> ranges(Collective collective, bool wholeLines) {
     case Collective::reduceScatter:
       return {{4 * kibi, {"ll8", "ll128", "ll16"}}, {2 * mebi, {"ll128", "ll16"}}, {unlimited, {"memory", "ll128"}}};
     case Collective::reduce:
-      return {{8 * kibi, {"ll8", "ll128", "ll16"}},        {256 * kibi, {"ll128", "ll16"}},
-              {mebi, {"pull", "twoshot_ll128", "memory"}}, {8 * mebi, {"pull", "twoshot_ll128", "chain"}},
-              {128 * mebi, {"pull", "chain", "memory"}},   {unlimited, {"chain", "push", "pull", "memory"}}};
+      return {{8 * kibi, {"ll8", "ll128", "ll16"}},
+              {256 * kibi, {"ll128", "ll16"}},
+              {mebi, {"twoshot_ll128", "pull", "memory"}},
+              {8 * mebi, {"twoshot_ll128", "pull", "chain"}},
+              {64 * mebi, {"pull", "twoshot_ll128", "chain"}},
+              {128 * mebi, {"pull", "chain", "memory"}},
+              {unlimited, {"chain", "push", "pull", "memory"}}};
     case Collective::broadcast:
       return {{8 * kibi, {"ll8", "ll128", "ll16"}},
               {256 * kibi, {"ll128", "ll16"}},
-              {mebi, {"push", "twoshot_ll128", "memory"}},
-              {8 * mebi, {"push", "twoshot_ll128", "chain_staged"}},
-              {24 * mebi, {"push_bulk", "push", "twoshot_memory", "chain_staged"}},
-              {128 * mebi, {"push_bulk", "push", "chain_staged", "memory"}},
+              {mebi, {"twoshot_ll128", "push", "memory"}},
+              {8 * mebi, {"twoshot_ll128", "push", "chain_staged"}},
+              {24 * mebi, {"twoshot_ll128", "push_bulk", "push", "twoshot_memory", "chain_staged"}},
+              {96 * mebi, {"twoshot_ll128", "push_bulk", "push", "chain_staged", "memory"}},
               {unlimited, {"chain", "push", "chain_staged", "memory"}}};
     default:
       return {{2 * kibi, {"ll8", "ll128", "ll16"}},

@@ -15,6 +15,7 @@
 
 #include "base/format.hpp"
 #include "base/process_file.hpp"
+#include "base/virtual_trace.hpp"
 #include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
@@ -38,7 +39,8 @@ struct Launched {
 struct Recorder {
   std::mutex mutex;
   std::vector<Event> events;
-  std::map<void*, std::vector<Launched>> launched;  // by stream
+  std::map<void*, std::vector<Launched>> launched;     // by stream
+  std::map<std::pair<int, int>, std::string> names{};  // of tracks, by rank; else as trackName() says
   std::uint64_t origin = 0;
   std::string file;  // of MSCCLPP_TRACE
 
@@ -53,9 +55,14 @@ struct Recorder {
   }
 };
 
+// Of a timed run: its clock, and what Trace::now() was when that began.
+std::atomic<std::uint64_t (*)()> runClock{nullptr};
+std::atomic<std::uint64_t> runBegin{0};
+
 std::string trackName(int track) {
   if (track == Trace::hostTrack) return "host";
   if (track == Trace::kernelTrack) return "kernels";
+  if (track == virtual_trace::copyTrack) return "copies";
   return fmt::format("proxy {}", track);
 }
 
@@ -98,6 +105,7 @@ bool const byEnvironment = [] {
 constinit std::atomic<bool> Trace::on_{false};
 
 std::uint64_t Trace::now() noexcept {
+  if (auto* const clock = runClock.load(std::memory_order_acquire)) return runBegin + clock();
   auto const time = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
 }
@@ -123,10 +131,14 @@ void Trace::stopAndWrite(std::string const& file) {
     tracks.insert({event.rank, event.track});
   }
   for (auto const& [rank, track] : tracks) {
+    auto const named = recorder.names.find({rank, track});
     events.push_back(
         {{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", fmt::format("rank {}", rank)}}}});
-    events.push_back(
-        {{"name", "thread_name"}, {"ph", "M"}, {"pid", rank}, {"tid", track}, {"args", {{"name", trackName(track)}}}});
+    events.push_back({{"name", "thread_name"},
+                      {"ph", "M"},
+                      {"pid", rank},
+                      {"tid", track},
+                      {"args", {{"name", named == recorder.names.end() ? trackName(track) : named->second}}}});
   }
   errno = 0;
   std::ofstream out(file);
@@ -147,6 +159,7 @@ void Trace::span(int rank, int track, std::string name, std::uint64_t begin, Arg
 }
 
 void Trace::kernel(void* stream, int device, std::string name) {
+  if (runClock.load(std::memory_order_relaxed) != nullptr) return;
   int status = 0;
   std::unique_ptr<char, void (*)(void*)> const text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
                                                     std::free);
@@ -173,4 +186,23 @@ void Trace::streamIdle(void* stream) {
   recorder.launched.erase(found);
 }
 
+namespace virtual_trace {
+
+void keepTime(std::uint64_t (*clock)()) {
+  runClock.store(nullptr, std::memory_order_release);
+  runBegin = Trace::now();
+  runClock.store(clock, std::memory_order_release);
+}
+
+void span(int rank, int track, std::string name, std::uint64_t begin, std::uint64_t end) {
+  Recorder::instance().add({rank, track, std::move(name), runBegin + begin, runBegin + std::max(end, begin + 1), {}});
+}
+
+void nameTrack(int rank, int track, std::string name) {
+  auto& recorder = Recorder::instance();
+  std::lock_guard const lock(recorder.mutex);
+  recorder.names[{rank, track}] = std::move(name);
+}
+
+}  // namespace virtual_trace
 }  // namespace mscclpp

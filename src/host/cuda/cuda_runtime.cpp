@@ -169,11 +169,12 @@ class CudaRuntime final : public Runtime, public SplitMemory {
     DeviceScope const scope(device);
     std::string const operation = fmt::format("allocate {} bytes on CUDA device {}", bytes, device);
     void* base = nullptr;
-    if (kind == MemoryKind::standard) {
-      check(cudaMalloc(&base, bytes), operation);
-    } else {
+    if (kind == MemoryKind::shareable) {
       base = allocateShareable(device, bytes, operation);
+    } else {
+      check(cudaMalloc(&base, bytes), operation);
     }
+    if (kind == MemoryKind::unfilled) return base;
     try {
       auto* const stream = utilityStream(device);
       check(cudaMemsetAsync(base, 0, bytes, stream), "clear new CUDA memory");

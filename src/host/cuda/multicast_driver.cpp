@@ -58,7 +58,7 @@ static_assert(success == CUDA_SUCCESS && multicastSupportedAttribute == CU_DEVIC
 #endif
 
 // The one table of what is used of the driver.
-struct Driver {
+struct MulticastDriver {
   Result (*init)(unsigned) = nullptr;
   Result (*getErrorName)(Result, char const**) = nullptr;
   Result (*deviceGet)(DeviceNumber*, int) = nullptr;
@@ -80,8 +80,8 @@ struct Driver {
   std::string missing;  // why it cannot be used; empty: it can
 
   // Never unloaded: windows may be in static objects.
-  static Driver const& instance() {
-    static Driver const driver;
+  static MulticastDriver const& instance() {
+    static MulticastDriver const driver;
     return driver;
   }
 
@@ -95,7 +95,7 @@ struct Driver {
   }
 
  private:
-  Driver() {
+  MulticastDriver() {
     void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       missing = fmt::format("there is no CUDA driver: {}", ::dlerror());
@@ -132,7 +132,7 @@ struct Driver {
 
 class DriverMulticast final : public MulticastMemory {
  public:
-  explicit DriverMulticast(int device) : driver_(Driver::instance()), device_(device) {
+  explicit DriverMulticast(int device) : driver_(MulticastDriver::instance()), device_(device) {
     if (!driver_.missing.empty()) fail(ErrorCode::unsupported, "multicast memory: {}", driver_.missing);
     driver_.check(driver_.deviceGet(&number_, device), fmt::format("ask for CUDA device {}", device));
   }
@@ -212,7 +212,7 @@ class DriverMulticast final : public MulticastMemory {
     if (code != success) log(LogLevel::error, "{} of CUDA device {}: {}", operation, device_, driver_.nameOf(code));
   }
 
-  Driver const& driver_;
+  MulticastDriver const& driver_;
   int device_;
   DeviceNumber number_ = 0;
   MemoryHandle object_ = 0;
@@ -226,7 +226,7 @@ class DriverMulticast final : public MulticastMemory {
 }  // namespace
 
 bool driverSupportsMulticast(int device, std::string& why) {
-  auto const& driver = Driver::instance();
+  auto const& driver = MulticastDriver::instance();
   if (!driver.missing.empty()) {
     why = driver.missing;
     return false;

@@ -66,9 +66,13 @@ DescriptorServer::DescriptorServer(DescriptorServer* before) : before_(before) {
 }
 
 Key128 DescriptorServer::publish(FileHandle descriptor) {
+  return publish([held = std::make_shared<FileHandle const>(std::move(descriptor))] { return held; });
+}
+
+Key128 DescriptorServer::publish(Make make) {
   Key128 const key = randomKey();
   std::lock_guard const lock(mutex_);
-  published_.emplace(key, std::move(descriptor));
+  published_.emplace(key, std::move(make));
   return key;
 }
 
@@ -84,13 +88,17 @@ bool DescriptorServer::answer(Client& client) {
   if (got <= 0) return false;
   client.filled += static_cast<std::size_t>(got);
   if (client.filled < sizeof(Request)) return true;
-  std::lock_guard const lock(mutex_);
-  auto const found = published_.find(client.request.key);
-  if (client.request.magic != requestMagic || found == published_.end()) {
+  Make make;
+  if (client.request.magic == requestMagic) {
+    std::lock_guard const lock(mutex_);
+    if (auto const found = published_.find(client.request.key); found != published_.end()) make = found->second;
+  }
+  auto const descriptor = make ? make() : nullptr;
+  if (descriptor == nullptr) {
     refusals_.log(LogLevel::info, "a process asked for memory that is not shared here, or no longer");
     char const refusal = 'n';
     [[maybe_unused]] auto const sent = ::send(client.socket.get(), &refusal, 1, MSG_NOSIGNAL);
-  } else if (int const error = sendDescriptor(client.socket.get(), found->second.get()); error != 0) {
+  } else if (int const error = sendDescriptor(client.socket.get(), descriptor->get()); error != 0) {
     refusals_.log(LogLevel::warn, "could not hand memory to another process: {}", std::strerror(error));
   }
   return false;

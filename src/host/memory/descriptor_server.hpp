@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,10 @@ class DescriptorServer {
 
   // The key under which others can fetch it, until withdrawn.
   Key128 publish(FileHandle descriptor);
+  // The same of what `make` returns to each who asks, on the server's thread, which it does not hold up; it throws
+  // nothing, and may still run when it has been withdrawn.
+  using Make = std::function<std::shared_ptr<FileHandle const>()>;
+  Key128 publish(Make make);
   void withdraw(Key128 const& key) noexcept;
 
  private:
@@ -34,7 +39,7 @@ class DescriptorServer {
   FileHandle listener_;
   LogBudget refusals_;
   std::mutex mutex_;
-  std::map<Key128, FileHandle> published_;
+  std::map<Key128, Make> published_;
   DescriptorServer* before_;  // the parent's, before fork(): unusable, but kept so that no leak is seen
 };
 

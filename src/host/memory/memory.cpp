@@ -12,6 +12,7 @@
 #include "base/keyed_hash.hpp"
 #include "host/memory/descriptor_server.hpp"
 #include "host/memory/import.hpp"
+#include "host/memory/process_table.hpp"
 #include "host/memory/split_memory.hpp"
 #include "host/net/host_identity.hpp"
 #include "host/net/socket.hpp"
@@ -134,15 +135,7 @@ struct RegisteredMemory::Impl {
     exported = true;
   }
 
-  // Registrations of this process, so that its other ranks can find them.
-  struct Table {
-    std::mutex mutex;
-    std::map<Key128, std::weak_ptr<Impl>> entries;
-  };
-  static Table& table() {
-    static auto* const instance = new Table;  // outlives static objects that hold memory
-    return *instance;
-  }
+  using Table = ProcessTable<Impl>;
 };
 
 std::string_view nameOf(MemoryReach reach) noexcept {
@@ -204,10 +197,7 @@ RegisteredMemory RegisteredMemory::own(int rank, Device device, void* pointer, s
     impl->keys[context->transport()] = std::move(key);
     impl->registrations[context->transport()] = std::move(registration);
   }
-  auto& table = Impl::table();
-  std::lock_guard const lock(table.mutex);
-  std::erase_if(table.entries, [](auto const& entry) { return entry.second.expired(); });
-  table.entries[impl->registration] = impl;
+  Impl::Table::instance().add(impl->registration, impl);
   return RegisteredMemory(std::move(impl));
 }
 
@@ -383,14 +373,7 @@ RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes,
   }
   bool const otherNode = record.node != machine.nodeOf(device.ordinal);
   if (record.process == processIdentity()) {
-    std::shared_ptr<Impl> original;
-    {
-      auto& table = Impl::table();
-      std::lock_guard const lock(table.mutex);
-      if (auto const found = table.entries.find(record.registration); found != table.entries.end()) {
-        original = found->second.lock();
-      }
-    }
+    auto const original = Impl::Table::instance().find(record.registration);
     if (!original) {
       fail(ErrorCode::remoteError,
            "memory of rank {} is no longer registered; keep its RegisteredMemory as long as others use it",

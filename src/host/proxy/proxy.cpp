@@ -51,6 +51,7 @@ struct Proxy::Impl {
 
   bool toStop() const { return loadShared(stopWord.get()) != 0; }
   bool busy() const { return background.busy && background.busy(); }
+  bool rest() const { return background.rest && background.rest(); }
 
   bool progress() {
     std::uint32_t taken = 0;
@@ -107,7 +108,9 @@ struct Proxy::Impl {
         continue;
       }
       if (toStop()) break;
-      hostIdle([this] { return fifo.poll().has_value() || toStop(); }, busy(), options.id, fifo.position(), rounds++);
+      bool const isBusy = busy();
+      if (isBusy && rest()) continue;
+      hostIdle([this] { return fifo.poll().has_value() || toStop(); }, isBusy, options.id, fifo.position(), rounds++);
     }
     finish();
   }
@@ -121,6 +124,7 @@ struct Proxy::Impl {
       if (hopeless || deadline.expired()) {
         fail(ErrorCode::timeout, "it was stopped, and what it had begun has not ended within {}", describe(limit));
       }
+      rest();
     }
   }
 

@@ -20,6 +20,7 @@ namespace mscclpp {
 namespace {
 
 constexpr std::chrono::milliseconds abandonTime{500};  // to tell the peers of a failure
+constexpr std::chrono::microseconds restTime{100};     // that a new trigger may wait while connections are full
 
 struct Flush {
   std::uint64_t posts;     // of the connection that must be complete
@@ -78,7 +79,7 @@ struct ProxyService::Impl {
 
   Channel& channelOf(std::uint32_t id) {
     if (id >= channels.size()) {
-      fail(ErrorCode::invalidUsage, "a trigger names semaphore {}, but there are {}; use the handles of this service",
+      fail(ErrorCode::invalidUsage, "there is no semaphore {} in this service, which has {}; use its ids and handles",
            id, channels.size());
     }
     return channels[id];
@@ -165,6 +166,14 @@ struct ProxyService::Impl {
     return false;
   }
 
+  bool rest(std::size_t proxy) {
+    std::vector<Connection const*> connections;
+    for (auto const& link : links.all()) {
+      if (link->proxy == proxy) connections.push_back(link->connection.get());
+    }
+    return restUntilReady(connections, restTime);
+  }
+
   // Whoever waits for this rank on a channel of the proxy waits for nothing. All are told before any is waited for, so
   // that a peer which has stopped keeps the news from nobody.
   void abandon(std::size_t proxy) noexcept {
@@ -232,6 +241,7 @@ ProxyService::ProxyService(Communicator const& communicator, Options const& opti
         ProxyOptions{.fifoSize = options.fifoSize, .id = static_cast<std::uint32_t>(i)},
         Proxy::Background{.step = [&impl, at] { return impl.step(at); },
                           .busy = [&impl, at] { return impl.busy(at); },
+                          .rest = [&impl, at] { return impl.rest(at); },
                           .failed = [&impl, at] { impl.abandon(at); }}));
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "mscclpp/host/fused/experts.hpp"
 
-#include <cstring>
-#include <span>
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "host/shared/members.hpp"
@@ -33,6 +33,12 @@ void check(std::string const& who, int ranks, layout::ExpertLimits const& limits
     if (value >= least && value <= most) continue;
     fail(ErrorCode::invalidUsage, "{}: Experts with {} = {}; it can be {} to {}", who, name, value, least, most);
   }
+  if (limits.transport == layout::ExpertTransport::packets && limits.tokens > ExpertLimits::mostPacketTokens) {
+    fail(ErrorCode::invalidUsage,
+         "{}: Experts for {} tokens as packets, which there are for {} at most; leave the transport to the library, or "
+         "take memory",
+         who, limits.tokens, ExpertLimits::mostPacketTokens);
+  }
   constexpr std::uint64_t mostRows = 1u << 31;
   if (auto const rows = std::uint64_t{limits.tokens} * limits.topK * static_cast<unsigned>(ranks); rows > mostRows) {
     fail(ErrorCode::invalidUsage,
@@ -43,9 +49,11 @@ void check(std::string const& who, int ranks, layout::ExpertLimits const& limits
 }
 
 std::string described(layout::ExpertLimits const& limits) {
-  return fmt::format("{} experts, topK {}, {} tokens of {} elements of {} bytes, {} blocks, {} gates{}{}",
+  constexpr std::string_view transports[] = {"", ", by memory", ", by packets"};
+  return fmt::format("{} experts, topK {}, {} tokens of {} elements of {} bytes, {} blocks, {} gates{}{}{}",
                      limits.experts, limits.topK, limits.tokens, limits.hidden, limits.elementBytes, limits.blocks,
                      limits.gates, limits.partOfEach ? ", a part of each" : "",
+                     transports[static_cast<std::size_t>(limits.transport)],
                      limits.variant != 0 ? fmt::format(", variant {}", limits.variant) : "");
 }
 
@@ -58,8 +66,13 @@ layout::TileFlagsSize flagsOf(layout::ExpertsLayout const& layout) {
 std::size_t Experts::room(int ranks, layout::ExpertLimits const& limits) {
   check("Experts::room", ranks, limits);
   auto const size = static_cast<std::uint32_t>(ranks);
-  auto const layout = layout::ExpertsLayout::make(size, limits);
-  return SymmetricArena::room({layout.total, layout::TileFlagsLayout::make(size, flagsOf(layout)).total});
+  std::size_t most = 0;
+  for (bool const wholeLines : {false, true}) {
+    auto const layout = layout::ExpertsLayout::make(size, limits, wholeLines);
+    auto const flags = layout::TileFlagsLayout::make(size, flagsOf(layout));
+    most = std::max(most, SymmetricArena::room({layout.total, flags.total}));
+  }
+  return most;
 }
 
 Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& limits, std::vector<int> ranks)
@@ -72,37 +85,60 @@ Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& l
   auto const& shared = CommunicatorImpl::of(communicator);
   int const self = communicator.rank();
   Members const members("Set of experts", *shared, std::move(ranks));
-  DeviceMemory memory;
-  auto const told = members.together([&] {
+  // What a member says of itself.
+  struct Proposal {
+    layout::ExpertLimits limits;
+    std::uint32_t wholeLines;
+  };
+  auto const told = members.propose([&] {
     check(fmt::format("rank {}", self), members.size(), limits);
-    handle_.layout = layout::ExpertsLayout::make(static_cast<std::uint32_t>(members.size()), limits);
-    if (arena == nullptr) memory = DeviceMemory(communicator.device(), handle_.layout.total);
-    auto const bytes = std::as_bytes(std::span<layout::ExpertLimits const, 1>(&limits, 1));
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
+    bool const whole = std::all_of(members.ranks().begin(), members.ranks().end(),
+                                   [&](int member) { return member == self || communicator.linesArriveWhole(member); });
+    return Proposal{limits, whole ? 1u : 0u};
   });
+  bool wholeLines = true;
   for (std::size_t i = 0; i < told.size(); ++i) {
-    int const peer = members.ranks()[i];
-    layout::ExpertLimits theirs{};
-    if (told[i].size() != sizeof theirs) {
-      fail(ErrorCode::invalidUsage,
-           "rank {}: rank {} is not making Experts; all members must make what they share in the same order", self,
-           peer);
-    }
-    std::memcpy(&theirs, told[i].data(), sizeof theirs);
-    if (theirs == limits) continue;
+    auto const& theirs = told[i];
+    wholeLines = wholeLines && theirs.wholeLines != 0;
+    if (theirs.limits == limits) continue;
     fail(ErrorCode::invalidUsage, "Experts: rank {} asks for {}, rank {} for {}; all members must ask for the same",
-         self, described(limits), peer, described(theirs));
+         self, described(limits), members.ranks()[i], described(theirs.limits));
   }
+  if (limits.transport == layout::ExpertTransport::packets && !wholeLines) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: Experts by packets: not every link between the ranks delivers 128-byte lines whole; leave the "
+         "transport to the library, or take memory",
+         self);
+  }
+  handle_.layout = layout::ExpertsLayout::make(static_cast<std::uint32_t>(members.size()), limits, wholeLines);
   auto const flags = flagsOf(handle_.layout);
   if (arena != nullptr) {
     window_ = arena->take("experts", handle_.layout.total);
     flags_.emplace(*arena, flags);
   } else {
+    DeviceMemory memory;
+    members.together([&] {
+      memory = DeviceMemory(communicator.device(), handle_.layout.total);
+      return std::vector<std::byte>{};
+    });
     window_.emplace(communicator, std::move(memory), members.ranks());
     flags_.emplace(communicator, flags, members.ranks());
   }
   handle_.window = window_->deviceHandle();
   handle_.flags = flags_->deviceHandle();
+}
+
+layout::ExpertsHandle Experts::deviceHandle(std::int32_t const* failed) const {
+  if (failed != nullptr && handle_.layout.packets == 0) {
+    fail(
+        ErrorCode::invalidUsage,
+        "rank {}: Experts without ranks that have failed, and rows go by memory; that there is by packets only, for up "
+        "to {} tokens over links that deliver 128-byte lines whole",
+        rank(), layout::ExpertLimits::mostPacketTokens);
+  }
+  auto handle = handle_;
+  handle.failed = failed;
+  return handle;
 }
 
 }  // namespace mscclpp

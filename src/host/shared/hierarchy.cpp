@@ -2,8 +2,11 @@
 #include "mscclpp/host/hierarchy.hpp"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 #include "base/format.hpp"
+#include "host/core/communicator_impl.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
@@ -15,46 +18,22 @@ namespace {
 
 // What a rank tells all others before anything is made.
 struct HierarchyProposal {
-  std::int32_t leader;  // the first rank of its node
   std::uint32_t blocks;
+  std::uint32_t allToAll;
   std::uint64_t bytes;
-  std::uint64_t allToAll;
+  std::uint64_t messageBytes;
 };
 
 constexpr std::size_t alignment = 128;
 
-int leaderOf(Communicator const& communicator) {
-  int leader = 0;
-  while (!communicator.reaches(leader)) ++leader;
-  return leader;
-}
-
 std::vector<HierarchyProposal> gather(Communicator const& communicator, HierarchyRequirement const& requirement) {
   std::vector<HierarchyProposal> all(static_cast<std::size_t>(communicator.size()));
-  all[static_cast<std::size_t>(communicator.rank())] = {leaderOf(communicator), requirement.blocks, requirement.bytes,
-                                                        requirement.allToAll ? 1u : 0u};
+  auto const usual =
+      communicator.transports().has(Transport::tcp) ? layout::tcpMessageBytes : layout::usualMessageBytes;
+  all[static_cast<std::size_t>(communicator.rank())] = {requirement.blocks, requirement.allToAll ? 1u : 0u,
+                                                        requirement.bytes, requirement.messageBytes.value_or(usual)};
   communicator.setup()->allGather(all.data(), sizeof(HierarchyProposal));
   return all;
-}
-
-std::vector<std::vector<int>> nodesOf(std::vector<HierarchyProposal> const& all) {
-  std::vector<std::vector<int>> nodes;
-  std::vector<int> leaders;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    auto const at = std::find(leaders.begin(), leaders.end(), all[rank].leader) - leaders.begin();
-    if (at == static_cast<std::ptrdiff_t>(leaders.size())) {
-      leaders.push_back(all[rank].leader);
-      nodes.emplace_back();
-    }
-    nodes[static_cast<std::size_t>(at)].push_back(static_cast<int>(rank));
-  }
-  for (auto const& node : nodes) {
-    if (node.size() == nodes.front().size()) continue;
-    fail(ErrorCode::unsupported,
-         "the node of rank {} has {} ranks and that of rank {} has {}; two levels need the same number on every node",
-         nodes.front().front(), nodes.front().size(), node.front(), node.size());
-  }
-  return nodes;
 }
 
 template <class T>
@@ -66,7 +45,35 @@ GpuBuffer<T> onDevice(Device device, std::vector<T> const& values) {
 
 }  // namespace
 
-std::vector<std::vector<int>> nodesOf(Communicator const& communicator) { return nodesOf(gather(communicator, {})); }
+std::vector<int> hostsOf(Communicator const& communicator) {
+  auto const& ranks = *CommunicatorImpl::of(communicator);
+  // As Communicator::reaches() has it of its own rank.
+  auto const reach = [&](int one, int other) {
+    auto const &a = ranks.peer(one), &b = ranks.peer(other);
+    return a.hostIdentity == b.hostIdentity && a.node == b.node;
+  };
+  std::vector<int> hosts;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    int first = 0;
+    while (!reach(first, rank)) ++first;
+    hosts.push_back(first);
+  }
+  return hosts;
+}
+
+std::vector<std::vector<int>> nodesOf(std::vector<int> const& hosts) {
+  std::map<int, std::vector<int>> byHost;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) byHost[hosts[rank]].push_back(static_cast<int>(rank));
+  std::size_t size = 0;
+  for (auto const& [host, ranks] : byHost) size = std::gcd(size, ranks.size());
+  std::vector<std::vector<int>> nodes;
+  for (auto const& [host, ranks] : byHost) {
+    for (auto first = ranks.begin(); first != ranks.end(); first += static_cast<std::ptrdiff_t>(size)) {
+      nodes.emplace_back(first, first + static_cast<std::ptrdiff_t>(size));
+    }
+  }
+  return nodes;
+}
 
 struct HierarchicalTeam::Impl {
   std::vector<std::vector<int>> nodes;
@@ -134,7 +141,7 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
     fail(ErrorCode::invalidUsage, "rank {}: a HierarchicalTeam for {} blocks and {} bytes; ask for at least 1 of each",
          self, requirement.blocks, requirement.bytes);
   }
-  impl.nodes = nodesOf(all);
+  impl.nodes = nodesOf(hostsOf(communicator));
   while (std::find(impl.ownNode().begin(), impl.ownNode().end(), self) == impl.ownNode().end()) ++impl.node;
   impl.rail =
       static_cast<std::size_t>(std::find(impl.ownNode().begin(), impl.ownNode().end(), self) - impl.ownNode().begin());
@@ -168,7 +175,8 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
                  .slotBytes = slot,
                  .outbox = {},
                  .deal = impl.dealChannels.data(),
-                 .partBytes = part};
+                 .partBytes = part,
+                 .messageBytes = std::ranges::min(all, {}, &HierarchyProposal::messageBytes).messageBytes};
   if (requirement.allToAll) impl.handle.outbox = impl.outboxWindow->deviceHandle();
   impl.service->startProxy();
 }

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/format.hpp"
@@ -97,6 +99,28 @@ class Members {
       all[i].erase(all[i].begin());
     }
     return all;
+  }
+
+  // The same of values, which go as their bytes. Throws invalidUsage where a member sends what is none: it is making
+  // something else.
+  template <class Step, class T = std::invoke_result_t<Step>>
+  std::vector<T> propose(Step&& step) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    auto const all = together([&] {
+      auto const mine = step();
+      auto const bytes = std::as_bytes(std::span<T const, 1>(&mine, 1));
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    });
+    std::vector<T> proposals(all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].size() != sizeof(T)) {
+        fail(ErrorCode::invalidUsage,
+             "rank {}: rank {} is not making the same {}; all members must make what they share in the same order",
+             communicator_.rank(), ranks_[i], lowered());
+      }
+      std::memcpy(&proposals[i], all[i].data(), sizeof(T));
+    }
+    return proposals;
   }
 
  private:

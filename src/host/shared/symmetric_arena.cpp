@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "host/shared/members.hpp"
@@ -28,12 +27,6 @@ std::string described(PartProposal const& part) {
                      part.begin, part.alignment);
 }
 
-template <class T>
-std::vector<std::byte> messageOf(T const& value) {
-  auto const bytes = std::as_bytes(std::span<T const, 1>(&value, 1));
-  return {bytes.begin(), bytes.end()};
-}
-
 }  // namespace
 
 SymmetricArena::SymmetricArena(Communicator const& communicator, std::size_t bytes, std::vector<int> ranks,
@@ -50,7 +43,7 @@ SymmetricArena::SymmetricArena(Communicator const& communicator, std::optional<v
   Members const members("Arena", *CommunicatorImpl::of(communicator), std::move(ranks));
   ranks_ = members.ranks();
   DeviceMemory own;
-  auto const numbers = members.together([&] {
+  auto const numbers = members.propose([&] {
     if (use == WindowUse::proxies) {
       fail(ErrorCode::unsupported, "rank {}: an arena for proxies, which reach no part; make them a MemoryWindow",
            self);
@@ -61,24 +54,18 @@ SymmetricArena::SymmetricArena(Communicator const& communicator, std::optional<v
                          use == WindowUse::multicast ? MemoryKind::shareable : MemoryKind::standard);
     }
     static std::atomic<std::uint64_t> made{0};
-    return messageOf(std::uint64_t{static_cast<unsigned>(self)} << 48 | ++made);
+    return std::uint64_t{static_cast<unsigned>(self)} << 48 | ++made;
   });
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i].size() == sizeof number_) continue;
-    fail(ErrorCode::invalidUsage,
-         "rank {}: rank {} is not making an arena; all members must make what they share in the same order", self,
-         ranks_[i]);
-  }
-  std::memcpy(&number_, numbers.front().data(), sizeof number_);
+  number_ = numbers.front();
   window_ = memory ? MemoryWindow(communicator, *memory, bytes, ranks_, use)
                    : MemoryWindow(communicator, std::move(own), ranks_, use);
 }
 
 MemoryWindow SymmetricArena::take(std::string const& name, std::size_t bytes, std::size_t alignment) {
   int const self = communicator_.rank();
-  Members const members("Part of an arena", *CommunicatorImpl::of(communicator_), ranks_);
+  Members const members(fmt::format("Part '{}' of an arena", name), *CommunicatorImpl::of(communicator_), ranks_);
   PartProposal mine{number_, 0, bytes, alignment, {}};
-  auto const proposals = members.together([&] {
+  auto const proposals = members.propose([&] {
     if (name.empty() || name.size() >= sizeof mine.name) {
       fail(ErrorCode::invalidUsage,
            "rank {}: a part of an arena with a name of {} characters, '{}'; it can have 1 to {}", self, name.size(),
@@ -104,18 +91,11 @@ MemoryWindow SymmetricArena::take(std::string const& name, std::size_t bytes, st
            size() - std::min<std::size_t>(mine.begin, size()));
     }
     communicator_.device().runtime().fill(window().data() + mine.begin, 0, bytes);
-    return messageOf(mine);
+    return mine;
   });
   for (std::size_t i = 0; i < proposals.size(); ++i) {
     int const peer = ranks_[i];
-    PartProposal theirs{};
-    if (proposals[i].size() != sizeof theirs) {
-      fail(ErrorCode::invalidUsage,
-           "rank {}: rank {} is not taking part '{}' of an arena; all members must make what they share in the same "
-           "order",
-           self, peer, name);
-    }
-    std::memcpy(&theirs, proposals[i].data(), sizeof theirs);
+    auto const& theirs = proposals[i];
     if (theirs == mine) continue;
     if (theirs.arena != mine.arena) {
       fail(ErrorCode::invalidUsage,

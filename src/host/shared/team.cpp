@@ -2,7 +2,6 @@
 #include "mscclpp/host/team.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "host/shared/members.hpp"
 #include "mscclpp/host/fused/symmetric_arena.hpp"
@@ -11,7 +10,7 @@ namespace mscclpp {
 namespace {
 
 // What the members compare before anything is allocated.
-struct Proposal {
+struct TeamProposal {
   std::uint32_t ranks;
   std::uint32_t blocks;
   std::uint64_t packetBytes;
@@ -22,7 +21,7 @@ struct Proposal {
   std::int32_t members[maxTeamSize];
 };
 
-void compare(int rank, int peer, Proposal const& mine, Proposal const& theirs) {
+void compare(int rank, int peer, TeamProposal const& mine, TeamProposal const& theirs) {
   auto const differ = [&](char const* what, auto a, auto b) {
     if (a == b) return;
     fail(ErrorCode::invalidUsage, "Team: rank {} asks for {} of {}, rank {} for {}; all members must ask for the same",
@@ -64,7 +63,7 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
     fail(ErrorCode::invalidUsage, "rank {}: Team with {} bytes per block and region; at most {}, use more blocks", self,
          bytes, layout::maxSliceBytes);
   }
-  Proposal mine{};
+  TeamProposal mine{};
   mine.ranks = static_cast<std::uint32_t>(members.size());
   mine.blocks = requirement.blocks;
   mine.packetBytes = requirement.packetBytes;
@@ -74,20 +73,11 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
   mine.wholeLines = std::all_of(members.ranks().begin(), members.ranks().end(),
                                 [&](int member) { return member == self || communicator.linesArriveWhole(member); });
   std::copy(members.ranks().begin(), members.ranks().end(), mine.members);
-  auto const bytes = std::as_bytes(std::span<Proposal const, 1>(&mine, 1));
-  auto const proposals = members.gather(std::vector<std::byte>(bytes.begin(), bytes.end()));
+  auto const proposals = members.propose([&] { return mine; });
   bool wholeLines = true;
   for (std::size_t i = 0; i < proposals.size(); ++i) {
-    Proposal theirs{};
-    if (proposals[i].size() != sizeof theirs) {
-      fail(ErrorCode::invalidUsage,
-           "rank {}: rank {} is not making the same team; all members must make their teams in "
-           "the same order",
-           self, members.ranks()[i]);
-    }
-    std::memcpy(&theirs, proposals[i].data(), sizeof theirs);
-    compare(self, members.ranks()[i], mine, theirs);
-    wholeLines = wholeLines && theirs.wholeLines != 0;
+    compare(self, members.ranks()[i], mine, proposals[i]);
+    wholeLines = wholeLines && proposals[i].wholeLines != 0;
   }
 
   handle_.rank = members.place();

@@ -2,8 +2,6 @@
 #include "mscclpp/host/tile_flags.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <span>
 #include <utility>
 
 #include "host/shared/members.hpp"
@@ -23,28 +21,19 @@ TileFlags::TileFlags(Communicator const& communicator, layout::TileFlagsSize con
   Members const members("Set of tile flags", *shared, std::move(ranks));
   auto const layout = layout::TileFlagsLayout::make(static_cast<std::uint32_t>(members.size()), size);
   DeviceMemory memory;
-  auto const sizes = members.together([&] {
+  auto const sizes = members.propose([&] {
     if (size.tiles == 0 || size.blocks == 0) {
       fail(ErrorCode::invalidUsage, "rank {}: TileFlags for {} tiles and grids of {} blocks; ask for at least 1 each",
            self, size.tiles, size.blocks);
     }
     if (arena == nullptr) memory = DeviceMemory(communicator.device(), layout.total);
-    auto const bytes = std::as_bytes(std::span<layout::TileFlagsSize const, 1>(&size, 1));
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
+    return size;
   });
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    int const peer = members.ranks()[i];
-    layout::TileFlagsSize theirs{};
-    if (sizes[i].size() != sizeof theirs) {
-      fail(ErrorCode::invalidUsage,
-           "rank {}: rank {} is not making tile flags; all members must make what they share in the same order", self,
-           peer);
-    }
-    std::memcpy(&theirs, sizes[i].data(), sizeof theirs);
-    if (theirs == size) continue;
+    if (sizes[i] == size) continue;
     fail(ErrorCode::invalidUsage,
          "TileFlags: rank {} asks for {} tiles and {} blocks, rank {} for {} and {}; all members must ask for the same",
-         self, size.tiles, size.blocks, peer, theirs.tiles, theirs.blocks);
+         self, size.tiles, size.blocks, members.ranks()[i], sizes[i].tiles, sizes[i].blocks);
   }
   window_ = arena != nullptr ? arena->take("tile flags", layout.total)
                              : MemoryWindow(communicator, std::move(memory), members.ranks());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "host/transport/transport.hpp"
 
+#include <ctime>
+
 #include "base/format.hpp"
 
 namespace mscclpp {
@@ -18,7 +20,20 @@ std::string_view nameOf(Transport transport) noexcept {
 }
 
 Connection::~Connection() = default;
+bool Connection::waitsFor(std::vector<pollfd>&) const { return false; }
 void Connection::abandon(RegisteredMemory const&, std::uint64_t) noexcept {}
+
+bool restUntilReady(std::span<Connection const* const> connections, std::chrono::nanoseconds limit) {
+  std::vector<pollfd> sockets;
+  for (auto const* connection : connections) {
+    if (!connection->waitsFor(sockets)) return false;
+  }
+  if (sockets.empty()) return false;
+  auto const seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  timespec const time{seconds.count(), (limit - seconds).count()};
+  ::ppoll(sockets.data(), sockets.size(), &time, nullptr);  // what fails there shows in the next step
+  return true;
+}
 
 namespace {
 

@@ -16,15 +16,24 @@ constexpr auto fromKernels =
     "kernels reach other ranks through this library's own headers, not through NCCL's device API";
 constexpr auto parameters = "settings of this library are MSCCLPP_* variables of the environment";
 
-// All ranks of the communicator; of none where it is no communicator.
-ncclTeam_t everybody(char const* function, ncclComm_t comm) noexcept {
-  ncclTeam_t team{0, 0, 1};
+// The teams of the calling rank, of no ranks where it is no communicator: all, those of its host, and those at its
+// place of each host.
+struct Teams {
+  ncclTeam_t world{0, 0, 1};
+  ncclTeam_t lsa{0, 0, 1};
+  ncclTeam_t rail{0, 0, 0};
+};
+
+Teams teamsOf(char const* function, ncclComm_t comm) noexcept {
+  Teams teams;
   (void)guarded(function, [&] {
     auto const one = Handle::of(comm).comm();
-    team = {one->size(), one->rank(), 1};
+    int const each = one->ranksOfHost();
+    teams = {
+        {one->size(), one->rank(), 1}, {each, one->rank() % each, 1}, {one->size() / each, one->rank() / each, each}};
     return ncclSuccess;
   });
-  return team;
+  return teams;
 }
 
 }  // namespace
@@ -62,18 +71,14 @@ __attribute__((visibility("default"))) void ncclResetDebugInitInternal() {}
 // Of NCCL's device API, where 0 slots are none.
 int pncclLLA2ACalcSlots() { return 0; }
 
-ncclTeam_t pncclTeamWorld(ncclComm_t comm) { return everybody("ncclTeamWorld", comm); }
-// All ranks have each other's memory mapped.
-ncclTeam_t pncclTeamLsa(ncclComm_t comm) { return everybody("ncclTeamLsa", comm); }
-ncclTeam_t pncclTeamRail(ncclComm_t comm) {
-  auto const all = everybody("ncclTeamRail", comm);
-  return {all.nRanks == 0 ? 0 : 1, 0, all.nRanks};
-}
+ncclTeam_t pncclTeamWorld(ncclComm_t comm) { return teamsOf("ncclTeamWorld", comm).world; }
+ncclTeam_t pncclTeamLsa(ncclComm_t comm) { return teamsOf("ncclTeamLsa", comm).lsa; }
+ncclTeam_t pncclTeamRail(ncclComm_t comm) { return teamsOf("ncclTeamRail", comm).rail; }
 int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank) {
-  return everybody("ncclTeamRankToWorld", comm).rank + (rank - team.rank) * team.stride;
+  return teamsOf("ncclTeamRankToWorld", comm).world.rank + (rank - team.rank) * team.stride;
 }
 int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank) {
-  return everybody("ncclTeamRankToLsa", comm).rank + (rank - team.rank) * team.stride;
+  return teamsOf("ncclTeamRankToLsa", comm).lsa.rank + (rank - team.rank) * team.stride;
 }
 }
 

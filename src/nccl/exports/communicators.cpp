@@ -335,7 +335,7 @@ ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* pro
     found.deviceApiSupport = false;
     found.multimemSupport = false;
     found.ginType = 0;
-    found.nLsaTeams = 1;
+    found.nLsaTeams = one->size() / one->ranksOfHost();
     found.hostRmaSupport = one->hasOneSided();
     found.railedGinType = 0;
     // As much as the caller's version knows.
@@ -356,7 +356,7 @@ ncclResult_t pncclGetPeerDevicePointer(ncclWindow_t window, std::size_t offset, 
   return addressIn("ncclGetPeerDevicePointer", window, offset, peer, place);
 }
 
-// All ranks have each other's memory mapped, so that these numbers are those of the ranks.
+// Of windows there are only those of ranks that all reach each other, so that these numbers are those of the ranks.
 ncclResult_t pncclGetLsaDevicePointer(ncclWindow_t window, std::size_t offset, int peer, void** place) {
   return addressIn("ncclGetLsaDevicePointer", window, offset, peer, place);
 }

@@ -14,6 +14,7 @@
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
 #include "sim/machine/observer.hpp"
+#include "sim/time/time_line.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -128,18 +129,20 @@ void beginWait() {
   auto& self = currentGpuThread("a wait");
   self.looks.clear();
   self.sawOldAt = self.readsNewest = 0;
+  self.waitBegan = self.time.now;
   auto& machine = self.block->kernel().machine();
   if (self.agent != nullptr) machine.observer()->beginWait(*self.agent);
   if (auto* const time = machine.scheduler().time()) time->beginLooks(self);
 }
 
-void endWait(layout::WaitKind kind, std::uint64_t expected) {
+void endWait(WaitDescription const& what) {
   auto& self = currentGpuThread("a wait");
   auto& machine = self.block->kernel().machine();
   if (auto* const time = machine.scheduler().time()) time->endLooks(self);
+  if (isShown(self)) showWait(self, "waits for " + toString(what), self.waitBegan);
   if (self.agent == nullptr) return;
   auto& observer = *machine.observer();
-  observer.endWait(*self.agent, kind, expected, observer.siteOf(*self.agent, __builtin_return_address(0)));
+  observer.endWait(*self.agent, what.kind, what.expected, observer.siteOf(*self.agent, __builtin_return_address(0)));
 }
 
 bool pollYield(PollState& state) {

@@ -11,6 +11,7 @@
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
 #include "sim/machine/observer.hpp"
+#include "sim/time/time_line.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -77,6 +78,7 @@ Block::Block(Kernel& kernel, unsigned index)
     thread.warp = {&threads_[firstLane], std::min(lanesPerWarp, live_ - firstLane)};
     warps_[i / lanesPerWarp].live |= 1u << (i % lanesPerWarp);
     thread.time.now = kernel.startTime();
+    thread.lane = kernel.lane();
     scheduler.add(thread);
   }
   if (auto* const observer = kernel.machine().observer(); observer != nullptr && kernel.isHost()) {
@@ -401,6 +403,7 @@ void Block::rendezvous(GpuThread& self, WarpRequest& request, unsigned mask) {
 
 void Block::threadEnded(GpuThread& thread) {
   kernel_.noteEnd(thread.time);
+  if (isShown(thread)) showThread(thread, kernel_.name());
   if (bulkCopies_ != nullptr) bulkCopies_->threadEnded(thread);
   --live_;
   auto const w = thread.context.warp;

@@ -75,7 +75,7 @@ void idle(std::function<bool()> const& ready, bool busy, std::uint32_t who, std:
   while (!ready()) {
     if (!pollYield(state)) break;
   }
-  endWait(layout::WaitKind::hostProxy, waitsFor);
+  endWait({.kind = layout::WaitKind::hostProxy, .expected = waitsFor});
 }
 
 void rest(std::function<bool()> const&, bool, std::uint32_t, std::uint64_t, unsigned rounds) {

@@ -13,11 +13,13 @@
 #include "sim/machine/observer.hpp"
 #include "sim/machine/rank_run.hpp"
 #include "sim/schedule/schedule.hpp"
+#include "sim/time/time_line.hpp"
 
 namespace mscclpp::sim {
 
 void GpuThread::body() noexcept {
   if (cancelled) return;
+  began = time.now;
   auto& kernel = block->kernel();
   try {
     kernel.runThread();
@@ -69,10 +71,11 @@ void Kernel::start(std::shared_ptr<Kernel> previous, Clock const& launch, Picose
   startClock_ = launch;
   // A kernel that overlaps the one ahead of it knows no more than that one did when it began.
   startClock_.join(previous_ == nullptr ? stream_.clock() : previous_->startClock());
-  if (auto const* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
+  if (auto* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
     auto const& model = time->model();
     startTime_ = previous_ == nullptr ? std::max(submitTime, stream_.time()) + VirtualTime::picoseconds(model.start)
                                       : std::max(submitTime, time->now()) + VirtualTime::picoseconds(model.overlap);
+    lane_ = time->takeLane(stream_.device(), startTime_);
   }
   machine_.devices().queueBlocks(*this);
 }
@@ -85,6 +88,7 @@ void Kernel::startBlock() {
 void Kernel::waitForPrevious(GpuThread& self) {
   if (self.cancelled) throw Unwind{};
   if (previous_ == nullptr) return;
+  auto const begin = self.time.now;
   if (!previous_->hasEnded()) {
     previous_->waitingForThis_.push_back(&self);
     self.parkedOn = ParkReason::previousKernel;
@@ -92,6 +96,7 @@ void Kernel::waitForPrevious(GpuThread& self) {
     if (self.cancelled) throw Unwind{};
   }
   self.time.now = std::max(self.time.now, previous_->endTime());
+  if (isShown(self)) showWait(self, "waits for the previous kernel", begin);
   if (self.agent == nullptr) return;
   machine_.observer()->acquire(*self.agent, previous_->endClock());
   machine_.observer()->passProxies(previous_->endClock());
@@ -226,12 +231,14 @@ void Kernel::blockEnded(unsigned index) {
   machine_.devices().freeBlock(*this);
   if (blocksEnded_ != shape_.blocks) return;
   *running_ = false;
-  if (auto const* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
+  if (auto* const time = machine_.scheduler().time(); time != nullptr && !isHost_) {
     auto const& model = time->model();
     auto const doublings = std::log2(static_cast<double>(shape_.blocks));
     endTime_ += VirtualTime::picoseconds(model.end + model.endDoubling * doublings);
     endTime_ = std::max(endTime_, storedTime_);
     if (previous_ != nullptr) endTime_ = std::max(endTime_, previous_->endTime());
+    time->giveBackLane(stream_.device(), lane_, endTime_);
+    if (isTraced()) showKernel(stream_.device(), lane_, name_, startTime_, endTime_);
   }
   endClock_.join(startClock_);
   if (previous_ != nullptr) endClock_.join(previous_->endClock());

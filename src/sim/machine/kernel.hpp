@@ -160,6 +160,7 @@ class Kernel {
   // Of a timed run: when its first threads may begin; when its end is known.
   Picoseconds startTime() const { return startTime_; }
   Picoseconds endTime() const { return endTime_; }
+  int lane() const { return lane_; }     // of the time line
   void noteEnd(TaskTime const& thread);  // of one that has ended
 
   void waitForPrevious(GpuThread& self);
@@ -215,6 +216,7 @@ class Kernel {
   Picoseconds startTime_ = 0;
   Picoseconds endTime_ = 0;     // until that is known, of the threads that have ended
   Picoseconds storedTime_ = 0;  // likewise
+  int lane_ = 0;
   std::shared_ptr<Kernel> previous_;
   std::vector<GpuThread*> waitingForThis_;                      // threads of the next kernel
   std::map<unsigned, std::vector<GpuThread*>> clusterWaiting_;  // by cluster

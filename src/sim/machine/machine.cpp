@@ -378,6 +378,7 @@ void Machine::beginRun(RankRun& run, RankRunOptions const& options) {
   if (options.timing != nullptr) {
     time_ = std::make_unique<VirtualTime>(*options.timing, heap_, devices_.count(), options_.devicesPerNode);
     scheduler_.keepTime(time_.get());
+    traced_.emplace();
   }
 }
 
@@ -388,6 +389,7 @@ void Machine::endRun() noexcept {
   setThreadHostOrder(nullptr);
   setThreadHostWords(nullptr);
   scheduler_.restart(options_.seed, options_.preemption);
+  traced_.reset();
   time_.reset();
   for (auto const& stream : streams_) stream->forgetTime();
   run_ = nullptr;

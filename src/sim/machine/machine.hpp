@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "sim/memory/multicasts.hpp"
 #include "sim/schedule/scheduler.hpp"
 #include "sim/task/stack_pool.hpp"
+#include "sim/time/time_line.hpp"
 
 namespace mscclpp::sim {
 
@@ -102,6 +104,7 @@ class Machine {
   std::unique_ptr<StackPool> stacks_;
   std::unique_ptr<StackPool> hostThreadStacks_;
   std::unique_ptr<VirtualTime> time_;
+  std::optional<TracedTime> traced_;
   Scheduler scheduler_;
   Driver driver_{*this};
   std::vector<std::unique_ptr<Stream>> streams_;

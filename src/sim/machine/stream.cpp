@@ -11,6 +11,7 @@
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
 #include "sim/machine/observer.hpp"
+#include "sim/time/time_line.hpp"
 
 namespace mscclpp::sim {
 
@@ -100,7 +101,9 @@ bool Stream::carryOut(Work const& work, CopyWork const& copy) {
     clock_.join(observer->release(*agent_));
   }
   if (auto* const time = scheduler.time()) {
-    time_ = time->copy(device_, copy.dst, copy.bytes, std::max({time_, work.submitTime, time->now()}));
+    auto const begin = std::max({time_, work.submitTime, time->now()});
+    time_ = time->copy(device_, copy.dst, copy.bytes, begin);
+    if (isTraced()) showCopy(device_, copy.bytes, begin, time_);
   }
   {
     Unwatched const unwatched;  // who started the copy does not do it

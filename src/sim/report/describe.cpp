@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -15,53 +14,15 @@
 #include <utility>
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/run_command.hpp"
 #include "sim/report/frames.hpp"
 
 namespace mscclpp::sim {
 namespace {
-
-// ---- the child process ----------------------------------------------------------------------------------------------
-
-// What the program prints; nothing where it cannot be run or fails.
-std::optional<std::string> outputOf(std::vector<std::string> const& command) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::vector<char*> arguments;
-  for (auto const& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t child = -1;
-  int const refused = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  std::string text;
-  if (refused == 0) {
-    std::array<char, 4096> buffer;
-    while (true) {
-      auto const got = ::read(ends[0], buffer.data(), buffer.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) break;
-      text.append(buffer.data(), static_cast<std::size_t>(got));
-    }
-  }
-  ::close(ends[0]);
-  if (refused != 0) return std::nullopt;
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
-  return text;
-}
 
 // Ways to start a symbolizer, the first that works to be used. LLVM's knows the names of more inlined functions.
 std::vector<std::vector<std::string>> symbolizers() {
@@ -151,9 +112,9 @@ void resolveModule(std::string const& module, std::vector<std::pair<std::uintptr
   for (auto command : symbolizers()) {
     command.insert(command.end(), {"-a", "-f", "-C", "-i", "-e", module});
     for (auto const& [address, offset] : offsets) command.push_back(fmt::format("{:#x}", offset));
-    auto const text = outputOf(command);
-    if (!text) continue;
-    answers = parse(*text);
+    auto const result = runCommand(command, CommandErrors::dropped);
+    if (result.status != 0) continue;
+    answers = parse(result.said);
     if (answers.size() == offsets.size()) break;
     answers.clear();
   }

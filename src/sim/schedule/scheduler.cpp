@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/task/gpu_thread.hpp"
+#include "sim/time/time_line.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -25,6 +26,14 @@ bool isAwaited(GpuThread const& thread) {
   return std::ranges::any_of(thread.warp, [](GpuThread const& lane) {
     return lane.state == TaskState::parked && lane.parkedOn == ParkReason::warp;
   });
+}
+
+// On the time line; the others are told of where more is known, or are too short to be worth a line.
+void showBarrier(GpuThread const& thread, ParkReason reason, Picoseconds begin) {
+  if (reason == ParkReason::clusterBarrier) showWait(thread, "waits at the cluster's barrier", begin);
+  if (reason == ParkReason::blockBarrier || reason == ParkReason::namedBarrier) {
+    showWait(thread, "waits at a barrier of the block", begin);
+  }
 }
 
 // A cancelled task may finish what it is doing, destructors above all, but not spin for ever.
@@ -275,8 +284,11 @@ void Scheduler::park(Task& task) {
       if (lane.state == TaskState::polling) time_->wake(lane, task.time.now);
     }
   }
+  auto const reason = task.parkedOn;
+  auto const begin = task.time.now;
   task.suspend();
   task.parkedOn = ParkReason::none;
+  if (isShown(task)) showBarrier(static_cast<GpuThread&>(task), reason, begin);
 }
 
 std::uint64_t Scheduler::yieldPoll(Task& task, std::uint64_t since) {

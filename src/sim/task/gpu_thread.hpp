@@ -20,6 +20,10 @@ class GpuThread final : public Task {
   Block* block = nullptr;
   bool ofHost = false;        // a thread of the host that the scheduler runs like a kernel's
   std::span<GpuThread> warp;  // its lanes, this thread among them
+  // Of a timed run (time/time_line.hpp): where it is shown, since when it runs, and since when it waits or did last.
+  int lane = 0;
+  Picoseconds began = 0;
+  Picoseconds waitBegan = 0;
 
   TaskKey key() const override;
   void ended() override;

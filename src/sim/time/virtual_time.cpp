@@ -330,4 +330,19 @@ Picoseconds VirtualTime::copy(int device, void const* dst, std::size_t bytes, Pi
                   (network ? receiver.networkIn : receiver.in).take(begin, time));
 }
 
+int VirtualTime::takeLane(int device, Picoseconds begin) {
+  auto& lanes = devices_[static_cast<std::size_t>(device)].lanes;
+  auto const isFree = [begin](Picoseconds since) { return since <= begin; };
+  auto const found = std::ranges::find_if(lanes, isFree);
+  auto const lane = static_cast<int>(found - lanes.begin());
+  if (lane == mostLanes) return mostLanes - 1;
+  if (found == lanes.end()) lanes.push_back(0);
+  lanes[static_cast<std::size_t>(lane)] = never;
+  return lane;
+}
+
+void VirtualTime::giveBackLane(int device, int lane, Picoseconds end) {
+  devices_[static_cast<std::size_t>(device)].lanes[static_cast<std::size_t>(lane)] = end;
+}
+
 }  // namespace mscclpp::sim

@@ -82,6 +82,10 @@ class VirtualTime {
   void barrier(std::span<GpuThread* const> threads, Barrier what);
   // A copy engine of `device` copies to `dst` from then on. Returns when that has ended.
   Picoseconds copy(int device, void const* dst, std::size_t bytes, Picoseconds from);
+  // For the time line: the first lane of the device that no kernel has at that time.
+  static constexpr int mostLanes = 64;
+  int takeLane(int device, Picoseconds begin);
+  void giveBackLane(int device, int lane, Picoseconds end);
   // No task has written this, and it is seen then.
   void written(void const* address, std::size_t bytes, Picoseconds seen);
 
@@ -107,6 +111,7 @@ class VirtualTime {
     Server in;
     Server networkOut;
     Server networkIn;
+    std::vector<Picoseconds> lanes;  // since when each is free
   };
   struct Word {
     Picoseconds seen = 0;

@@ -120,15 +120,16 @@ struct InArena {
     CHECK(arena_.used() + SymmetricArena::line > arena_.size());
   }
   void dispatch(Stream const& stream, LaunchShape const& shape, float const* x, Routing<std::int64_t> const& routing,
-                PlacedRows<float> const& placed) const {
-    launch(stream, shape, DispatchTokens<float, float>{{test_.alignment}, {test_.rowsOfExpert}, test_.byToken}, x,
-           routing, placed, deviceHandle());
+                PlacedRows<float> const& placed, std::int32_t const* failed) const {
+    launch(stream, shape, DispatchTokens<float, float>{PackedByExpert{test_.alignment}}, x, routing, placed,
+           deviceHandle(failed));
   }
   void combine(Stream const& stream, LaunchShape const& shape, float const* results,
-               Routing<std::int64_t> const& routing, float* y) const {
-    launch(stream, shape, CombineTokens<float>{}, results, test_.rows(), routing, y, test_.weights, deviceHandle());
+               Routing<std::int64_t> const& routing, float* y, std::int32_t const* failed) const {
+    launch(stream, shape, CombineTokens<float>{}, results, test_.rows(), routing, y, test_.weights,
+           deviceHandle(failed));
   }
-  layout::ExpertsHandle const& deviceHandle() const { return experts_.deviceHandle(); }
+  layout::ExpertsHandle deviceHandle(std::int32_t const* failed) const { return experts_.deviceHandle(failed); }
 
  private:
   ExpertsCase const& test_;
@@ -299,8 +300,8 @@ TEST_CASE("members that do not take the same are told, with both's") {
       TileFlags const flags(rank.communicator, {.tiles = 1, .blocks = 1});
     }
   });
-  CHECK(holds(kinds[0], "rank 0: rank 1 is not taking part 'tiles' of an arena"));
-  CHECK(holds(kinds[1], "rank 0 is not making tile flags"));
+  CHECK(holds(kinds[0], "rank 0: rank 1 is not making the same part 'tiles' of an arena"));
+  CHECK(holds(kinds[1], "rank 0 is not making the same set of tile flags"));
   auto const arenas = textsOf([](Rank const& rank, SymmetricArena& arena) {
     SymmetricArena other(rank.communicator, 4096);
     (void)(rank.rank == 0 ? arena : other).take("tiles", 512);
@@ -335,7 +336,8 @@ TEST_CASE("what does not fit is refused on every member, with what is wanted and
   // One rank's mistake is told to the other.
   auto const one =
       textsOf([](Rank const& rank, SymmetricArena& arena) { (void)arena.take("slots", rank.rank == 0 ? 64 : 8192); });
-  CHECK(holds(one[0], "rank 0: rank 1 failed while the part of an arena was made: rank 1: part 'slots' wants 8192"));
+  CHECK(holds(one[0],
+              "rank 0: rank 1 failed while the part 'slots' of an arena was made: rank 1: part 'slots' wants 8192"));
 
   forEachRank(2, [](Rank& rank) {
     SymmetricArena arena(rank.communicator, 1000);

@@ -39,6 +39,7 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// `bytes` from byte `first` on: of the data, of an inbox, or of one slot of it.
 struct ByteRange {
   std::uint64_t first;
   std::uint64_t bytes;
@@ -57,6 +58,7 @@ struct DeviceHierarchy : layout::HierarchyHandle {
 
   MSCCLPP_DEVICE int rails() const { return local.size; }
   MSCCLPP_DEVICE int size() const { return nodes * local.size; }
+  // The rank on that rail of that node, from a table in memory; rank(): this one.
   MSCCLPP_DEVICE int rankOf(int ofNode, int rail) const { return ranks[ofNode * local.size + rail]; }
   MSCCLPP_DEVICE int rank() const { return rankOf(node, local.rank); }
   // Refuses what is no rank.
@@ -161,10 +163,8 @@ MSCCLPP_DEVICE void hierarchicalAllGather(DeviceHierarchy const& h, B const& blo
   if (leads) h.flushRail(blocks.block());
 }
 
-// What the network carries out of one rank in the time that a message is on its way; by default 50 GB/s in 10 us.
-inline constexpr std::uint64_t usualMessageBytes = 500'000;
-
-// Whether a shard of so many bytes, the same on all ranks, takes less time in two exchanges.
+// Whether a shard of so many bytes, the same on all ranks, takes less time in two exchanges over a network that carries
+// `messageBytes` out of a rank in the time that a message is on its way.
 MSCCLPP_HOST_DEVICE constexpr bool inTwoExchanges(std::uint64_t nodes, std::uint64_t shard,
                                                   std::uint64_t messageBytes) {
   // (nodes - 1) shards in one exchange, 2 (nodes - 1) / nodes in two: no less where there are two nodes.
@@ -238,8 +238,7 @@ struct NodeSums {
 inline constexpr int everyRank = -1;
 
 template <Number T, class Op, BlockSet B>
-MSCCLPP_DEVICE void hierarchicalReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count, int root,
-                                       std::uint64_t messageBytes = usualMessageBytes) {
+MSCCLPP_DEVICE void hierarchicalReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count, int root) {
   using Sums = impl::NodeSums<ReductionFor<T, void, Op, 0>, B>;
   constexpr auto step = Sums::step;
   DeviceTeam const local(h.local);
@@ -252,7 +251,7 @@ MSCCLPP_DEVICE void hierarchicalReduce(DeviceHierarchy const& h, B const& blocks
   auto const bytes = minimum<std::uint64_t>(shard, total - first);
   // Of that each node reduces one piece, if there are to be two exchanges.
   auto const nodes = static_cast<std::uint64_t>(h.nodes);
-  bool const twice = inTwoExchanges(nodes, shard, messageBytes);
+  bool const twice = inTwoExchanges(nodes, shard, h.messageBytes);
   auto const largest = ceilDiv<std::uint64_t>(shard, step * nodes) * step;
   auto const pieceOf = [&](int node) {
     auto const begin = minimum<std::uint64_t>(largest * static_cast<unsigned>(node), bytes);
@@ -290,9 +289,8 @@ MSCCLPP_DEVICE void hierarchicalReduce(DeviceHierarchy const& h, B const& blocks
 }
 
 template <Number T, class Op, BlockSet B>
-MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count,
-                                          std::uint64_t messageBytes = usualMessageBytes) {
-  hierarchicalReduce<T, Op>(h, blocks, count, everyRank, messageBytes);
+MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count) {
+  hierarchicalReduce<T, Op>(h, blocks, count, everyRank);
 }
 
 // Bytes from one part to the next of a reduce-scatter of so many elements each.

@@ -8,9 +8,9 @@
 //
 // Called by all threads of the given blocks, on every rank, with the same blocks and type. Any count and alignment;
 // `out` may be this rank's part of `in`, and otherwise does not overlap it. Contributions are combined in rank order,
-// whatever the schedule. Parts of different counts are told by VariableParts, the same on all ranks. The epilogue runs
-// in registers before the store, on Vectors of the accumulator type. With PullSchedule the input may be changed only
-// when the blocks have met; with OneExchange at once.
+// but through a switch, which has an order of its own. Parts of different counts are told by VariableParts, the same on
+// all ranks. The epilogue runs in registers before the store, on Vectors of the accumulator type. With PullSchedule the
+// input may be changed only when the blocks have met; with OneExchange at once.
 #pragma once
 
 #include <type_traits>

@@ -16,7 +16,8 @@
 // come is known to the block that received it: in a kernel of several blocks that goes on with it, they meet first.
 // Sender and receiver name the same bytes; who does not is told so by a report on the receiver's side. Small messages
 // go as packets: one hop and no fence. Others are copied into the receiver's ring, and from there, by both sides at
-// once.
+// once. With ranks of other nodes all chunks go through memory of the sender, from which its proxy puts them into the
+// receiver's. The receiver's proxy tells what was received, and a receiver returns when the sender's memory says so.
 //
 // What large messages cost: a chunk of c bytes takes a lane some 3 us beside its bytes, in which it stores nothing: the
 // sender's fence, the signal, and with two slots the way of the other one back. The other lanes use the link meanwhile,
@@ -36,6 +37,7 @@
 #include "mscclpp/device/packet_channel.hpp"
 #include "mscclpp/device/packet_sweep.hpp"
 #include "mscclpp/device/poll.hpp"
+#include "mscclpp/device/port_channel.hpp"
 #include "mscclpp/device/round_counter.hpp"
 #include "mscclpp/layout/point_to_point_handle.hpp"
 
@@ -67,13 +69,23 @@ class SendRecv {
     if (block < senders) {
       auto const wanted = [&](int peer) { return messages.hasSend(peer); };
       forEachLane(block, senders, 1, wanted, messages.send, [&](int peer, unsigned lane) {
-        send(End{links_, group, peer, lane}, messages.send[peer]);
+        End const end{links_, group, peer, lane};
+        if (links_.isFar(peer)) {
+          sendFar(end, messages.send[peer]);
+        } else {
+          send(end, messages.send[peer]);
+        }
       });
     } else {
       auto const wanted = [&](int peer) { return messages.hasRecv(peer); };
       forEachLane(block - senders, blocks.blockCount() - senders, -1, wanted, messages.recv,
                   [&](int peer, unsigned lane) {
-                    receive(End{links_, group, peer, lane}, messages.recv[peer]);
+                    End const end{links_, group, peer, lane};
+                    if (links_.isFar(peer)) {
+                      receiveFar(end, messages.recv[peer]);
+                    } else {
+                      receive(end, messages.recv[peer]);
+                    }
                   });
     }
   }
@@ -92,7 +104,7 @@ class SendRecv {
       int const peer = (links_.rank + direction * distance + links_.size) % links_.size;
       if (wanted(peer)) {
         auto const bytes = of[peer].bytes;
-        auto const each = layout::messagePart(links_.layout.lanes, bytes);
+        auto const each = links_.partOf(peer, bytes);
         for (auto lane = first; lane == 0 || lane * each < bytes; lane += places) {
           work(peer, lane);
         }
@@ -173,7 +185,29 @@ class SendRecv {
     // Of chunk `count`, in the ring that `to` keeps for `from`.
     MSCCLPP_DEVICE std::byte* slot(int to, int from, std::uint64_t region, std::uint64_t count,
                                    std::uint64_t bytes) const {
-      return links.bases[to] + region + links.layout.slot(to, from, lane, count) * bytes;
+      return links.bases[to] + region + place(to, from, count) * bytes;
+    }
+    // The same of plain memory.
+    MSCCLPP_DEVICE std::byte* stage(int to, int from, std::uint64_t count) const {
+      return links.stages[to] + place(to, from, count) * links.layout.stageBytes;
+    }
+    MSCCLPP_DEVICE std::uint64_t place(int to, int from, std::uint64_t count) const {
+      return links.layout.slot(links.places[to], links.places[from], lane, count);
+    }
+    // Where the peer is far.
+    MSCCLPP_DEVICE layout::FarLane const& far() const {
+      return links.far[links.places[peer] * links.layout.farLanes + lane];
+    }
+    // By one thread: until the peer's proxy has counted so many.
+    MSCCLPP_DEVICE void awaitFar(layout::WaitKind kind, layout::BasePortChannelHandle const& channel,
+                                 std::uint64_t count) const {
+      std::uint64_t found = 0;
+      poll(links.watch, {kind, peer, lane, count}, [&](std::uint64_t& seen) {
+        seen = found = load<Order::acquire, Scope::system>(channel.inbound);
+        return found >= count;
+      });
+      if (found >= layout::abandonedSignal) [[unlikely]]
+        giveUp(links.watch, {layout::WaitKind::abandoned, peer, channel.semaphore, count}, found, 0);
     }
   };
 
@@ -203,7 +237,7 @@ class SendRecv {
       if (part.packets) {
         copyToPackets<P>(group, end.slot(peer, links.rank, layout.packets, done, layout.packetSlot), from, bytes, flag);
       } else {
-        copy(group, end.slot(peer, links.rank, layout.stage, done, layout.stageBytes), from, bytes);
+        copy(group, end.stage(peer, links.rank, done), from, bytes);
         end.tell(layout.arrived, done);
       }
       at += bytes;
@@ -230,12 +264,70 @@ class SendRecv {
       } else {
         if (group.rank() == 0) end.await(layout::WaitKind::message, layout.arrived, done);
         syncWhole(group);
-        copy(group, to, end.slot(links.rank, peer, layout.stage, done, layout.stageBytes), bytes);
+        copy(group, to, end.stage(links.rank, peer, done), bytes);
       }
       if (done >= layout::sweepPeriod && done % layout::sweepPeriod < layout.slots) clearSlot(end, done);
       end.tell(layout.freed, done);
       at += bytes;
     } while (at < part.end);
+    end.keep(layout.taken, done);
+  }
+
+  template <class G>
+  MSCCLPP_DEVICE static void sendFar(LaneEnd<G> const& end, layout::Messages::Send const& message) {
+    auto const& [links, group, peer, lane] = end;
+    auto const& layout = links.layout;
+    auto const& far = end.far();
+    auto const part = layout.farPart(message.bytes);
+    auto const last = minimum(message.bytes, part * (lane + 1));
+    auto done = end.recall(layout.sent);
+    auto at = part * lane;
+    do {
+      ++done;
+      // What was taken has left the outbox, too.
+      if (group.rank() == 0 && done > layout.slots) {
+        end.awaitFar(layout::WaitKind::messageTaken, far.taken, done - layout.slots);
+      }
+      syncWhole(group);
+      auto const slot = layout.farSlot(done);
+      auto* const out = far.outbox + slot;
+      auto const bytes = minimum(layout.farBytes, last - at);
+      if (group.rank() == 0) *reinterpret_cast<std::uint64_t*>(out) = message.bytes;
+      copy(group, out + layout::farHeaderBytes, static_cast<std::byte const*>(message.data) + at, bytes);
+      PortChannelDeviceHandle(far.data).putWithSignal(group, far.inboxOffset + slot, far.outboxOffset + slot,
+                                                      layout::farHeaderBytes + bytes);
+      at += bytes;
+    } while (at < last);
+    end.keep(layout.sent, done);
+  }
+
+  template <class G>
+  MSCCLPP_DEVICE static void receiveFar(LaneEnd<G> const& end, layout::Messages::Recv const& message) {
+    auto const& [links, group, peer, lane] = end;
+    auto const& layout = links.layout;
+    auto const& far = end.far();
+    BasePortChannelDeviceHandle const told(far.taken);
+    auto const part = layout.farPart(message.bytes);
+    auto const last = minimum(message.bytes, part * (lane + 1));
+    auto done = end.recall(layout.taken);
+    auto at = part * lane;
+    do {
+      ++done;
+      auto const* const in = far.inbox + layout.farSlot(done);
+      if (group.rank() == 0) {
+        end.awaitFar(layout::WaitKind::message, far.data.base, done);
+        auto const bytes = *reinterpret_cast<std::uint64_t const*>(in);
+        requireAlone(bytes == message.bytes, links.watch, peer, std::uint64_t(layout::Misuse::messageBytes),
+                     message.bytes, bytes);
+      }
+      syncWhole(group);
+      auto const bytes = minimum(layout.farBytes, last - at);
+      copy(group, static_cast<std::byte*>(message.data) + at, in + layout::farHeaderBytes, bytes);
+      told.signal(group);
+      at += bytes;
+    } while (at < last);
+    // Nothing of this kernel is on its way to the sender any more when that destroys what it lies in.
+    told.flush(group);
     end.keep(layout.taken, done);
   }
 

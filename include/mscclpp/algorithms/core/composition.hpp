@@ -27,9 +27,11 @@ struct FixedName {
     static_assert(Size <= room, "a name has at most 31 letters");
     for (std::size_t i = 0; i < Size; ++i) text[i] = literal[i];
   }
+  // The letters, up to the first zero.
   constexpr std::string_view view() const { return text; }
 };
 
+// The collectives that a composition is for, as a type; has() tells whether one is among them.
 template <Collective... C>
 struct For {
   static constexpr bool has(Collective collective) { return ((collective == C) || ...); }
@@ -75,6 +77,7 @@ struct CompositionList {
     return found;
   }
 
+  // Where in the list, for At<>, the composition of that collective and name stands; nullopt where there is none.
   static constexpr std::optional<std::size_t> indexOf(Collective of, std::string_view name) {
     std::optional<std::size_t> result;
     std::size_t index = 0;

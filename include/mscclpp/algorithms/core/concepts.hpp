@@ -39,6 +39,8 @@ struct Source {
   bool active;
 };
 
+// The calls above, of payloads of `Words` 32-bit words. rowSlots(): slots of a row in this block's part of a workspace.
+// threads(): how many threads of the block, from the first on, move payloads.
 template <class S, unsigned Words>
 concept TransportSession = requires(S session, std::byte* to, Payload<Words> payload, Source (&sources)[2],
                                     Payload<Words> (&values)[2]) {
@@ -53,6 +55,13 @@ concept TransportSession = requires(S session, std::byte* to, Payload<Words> pay
   session.endRound();
 };
 
+// A type with a Session, and what schedules cut messages by:
+//   words           of 32 bits, of a payload in registers
+//   granule         bytes of one access to the user's buffers; elements are no larger
+//   slotBytes       of a slot in the workspace; slotsFor(bytes) hold so much data
+//   slotsPerGroup   slots that are exchanged together
+//   unroll, batch   payloads of a thread in a round, and how many of them are folded at once, a divisor
+//   signals         exchange() tells of whatever was stored before it, in the peers' own buffers too
 template <class T>
 concept SessionTransport = TransportSession<typename T::template Session<GridGroup>, T::words> && requires {
   { T::words } -> std::convertible_to<unsigned>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What schedules and transports state of themselves for whoever launches a composition of them, offers it, or predicts
-// its time. The host reads these; kernels do not. All but rows() may be left out by a user's own types, and then is as
-// the functions below say.
+// its time. The host reads these; kernels do not. All but the launch of a transport in a catalogue may be left out by a
+// user's own types, and then is as the functions below say.
 //
 //   a transport   launch       how many threads are of use (LaunchPolicy)
 //                 onWire       bytes stored for a byte of data
@@ -64,6 +64,7 @@ struct Traffic {
   double local = 0;   // stored at home, and loaded once it has come
 };
 
+// How a schedule's steps follow each other, by which its time is predicted.
 enum class Pace : std::uint8_t {
   rounds,  // through the workspaces, a payload a thread, and each round waits for the peers
   stream,  // straight between the buffers, between two barriers
@@ -98,6 +99,9 @@ constexpr Movement oneExchange(Volume const& of) {
 
 inline namespace MSCCLPP_BACKEND {
 
+// Each has the fact of its name, or what holds for a schedule that does not state it: contributions are combined in
+// rank order, nothing is dealt out, a fixed number of ranks is faster, no buffer lies in symmetric memory. A buffer
+// with parts is never dealt out, whatever is stated.
 template <class S>
 constexpr bool isRankOrder() {
   if constexpr (requires { S::rankOrder; }) return S::rankOrder;
@@ -155,6 +159,7 @@ constexpr bool canReduce() {
   return true;
 }
 
+// Dynamic shared memory of a block, in bytes, which the launch asks for; 0 where the transport does not state it.
 template <class Tr>
 constexpr std::size_t sharedBytesOf() {
   if constexpr (requires { Tr::sharedBytes; }) return Tr::sharedBytes;

@@ -21,6 +21,7 @@ struct Tile {
   std::uint32_t exchanged;  // slots from there that are exchanged
 };
 
+// The tiles of one block, round by round: arithmetic alone.
 struct TilePartition {
   std::uint64_t slots;  // to be dealt out
   std::uint32_t tile;   // slots per block and round
@@ -28,6 +29,8 @@ struct TilePartition {
   std::uint32_t blocks;
   std::uint32_t block;
 
+  // Slots of all blocks in a round, and so from one round's start to the next; whether no data is left behind the round
+  // that starts there.
   MSCCLPP_HOST_DEVICE constexpr std::uint64_t roundSlots() const { return std::uint64_t{blocks} * tile; }
   MSCCLPP_HOST_DEVICE constexpr bool isLast(std::uint64_t roundStart) const {
     return roundStart + roundSlots() >= slots;
@@ -57,6 +60,7 @@ struct ThreadSlots {
   bool valid[Count];   // holds data
 };
 
+// Slots `threads` apart, from `thread` on: neighbouring threads have neighbouring slots.
 template <unsigned Count>
 MSCCLPP_DEVICE ThreadSlots<Count> threadSlots(std::uint32_t thread, std::uint32_t threads, Tile const& tile) {
   ThreadSlots<Count> result;

@@ -37,6 +37,8 @@ struct VariableParts {
   MSCCLPP_HOST_DEVICE constexpr std::size_t largest() const { return largestCount; }
 };
 
+// count(rank), offset(rank): elements of a rank's part, and the element at which it begins. largest(): no part has
+// more. `equal`: all have one count, which is known without a look into memory.
 template <class P>
 concept Parts = requires(P const& parts, int rank) {
   { P::equal } -> std::convertible_to<bool>;

@@ -61,6 +61,7 @@ concept ElementSource = requires(S const& source) {
   { source.part(std::size_t{}, std::size_t{}) } -> std::same_as<S>;
 };
 
+// One whose elements travel as T.
 template <class S, class T>
 concept SourceOf = ElementSource<S> && std::same_as<typename S::Element, T>;
 
@@ -82,6 +83,7 @@ inline constexpr bool givesElements<T, View<In>> = std::same_as<std::remove_cons
 template <class T, class In, class F>
 inline constexpr bool givesElements<T, WithPrologue<In, F>> = Number<T>&& Number<std::remove_const_t<In>>;
 
+// The elements in memory, without what a prologue makes of them.
 template <class In>
 MSCCLPP_HOST_DEVICE constexpr View<In> viewOf(View<In> const& input) {
   return input;
@@ -165,6 +167,8 @@ class PreparedReader {
   MSCCLPP_DEVICE explicit PreparedReader(PreparedView<T, In, F> const& view)
       : view_(view), aligned_(isAligned(view.data, access)) {}
 
+  // As a PayloadReader's: `offset` and `extent` count bytes as they travel, `offset` a multiple of Granule. Whole where
+  // the input is aligned for the accesses that a granule takes, and none ahead of `extent` is cut off.
   MSCCLPP_DEVICE Window window(std::uint64_t offset, std::uint64_t extent = ~std::uint64_t{0}) const {
     auto const bytes = view_.bytes();
     std::uint64_t const left = offset < bytes ? bytes - offset : 0;

@@ -33,6 +33,7 @@ struct Reduction {
   template <unsigned Words>
   using Accumulators = Vector<Acc, ElementsOf<T, Words>::size>;
 
+  // A payload's elements as accumulators; narrow() rounds them to T again.
   template <unsigned Words>
   MSCCLPP_DEVICE static Accumulators<Words> widen(Payload<Words> const& payload) {
     return convert<Acc>(unpack<T>(payload));

@@ -20,6 +20,7 @@ MSCCLPP_DEVICE void requireTeamSize(DeviceTeam const& team, int compiledFor) {
           static_cast<std::uint64_t>(compiledFor), static_cast<std::uint64_t>(team.size));
 }
 
+// Two counts of elements that have to agree do: most often the input's and the output's.
 MSCCLPP_DEVICE void requireSameCount(DeviceTeam const& team, std::uint64_t in, std::uint64_t out) {
   require(in == out, team.watch, -1, std::uint64_t(layout::Misuse::countMismatch), in, out);
 }
@@ -36,6 +37,7 @@ MSCCLPP_DEVICE void requireAligned(DeviceTeam const& team, In const* in, T const
   }
 }
 
+// `root` is a rank of the team, of 0 to size - 1.
 MSCCLPP_DEVICE void requireRoot(DeviceTeam const& team, int root) {
   require(root >= 0 && root < team.size, team.watch, -1, std::uint64_t(layout::Misuse::root),
           static_cast<std::uint64_t>(team.size), static_cast<std::uint64_t>(static_cast<std::int64_t>(root)));

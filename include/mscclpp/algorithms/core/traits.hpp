@@ -25,18 +25,22 @@ enum class Collective : std::uint8_t {
   barrier,
 };
 
+// What a buffer has of the data: nothing, one rank's part, or the parts of all, in the order of ranks.
 enum class Extent : std::uint8_t { none, onePart, partPerRank };
 
+// What a collective asks of its input, or of its output.
 struct BufferTraits {
   Extent extent = Extent::onePart;
   bool rootOnly = false;  // the other ranks have none
 
+  // How many parts the buffer has among so many ranks; isUsed(): whether a rank has it at all, at the root or not.
   constexpr std::size_t partsOf(std::size_t ranks) const {
     return extent == Extent::none ? 0 : extent == Extent::onePart ? 1 : ranks;
   }
   constexpr bool isUsed(bool atRoot) const { return extent != Extent::none && (atRoot || !rootOnly); }
 };
 
+// A row of the table. `name` is what profiles, plans and messages call the collective.
 struct CollectiveTraits {
   Collective collective;
   std::string_view name;
@@ -97,14 +101,17 @@ static_assert([] {
   return true;
 }());
 
+// The row of a collective, by a look-up; the functions below read one column each.
 constexpr CollectiveTraits const& traitsOf(Collective collective) {
   return collectiveTraits[static_cast<std::size_t>(collective)];
 }
 
+// Its name; whether it takes an operation; whether one rank differs from the others.
 constexpr std::string_view nameOf(Collective collective) { return traitsOf(collective).name; }
 constexpr bool reduces(Collective collective) { return traitsOf(collective).reduces; }
 constexpr bool hasRoot(Collective collective) { return traitsOf(collective).hasRoot(); }
 
+// The collective of that very name; nullopt where there is none.
 constexpr std::optional<Collective> collectiveByName(std::string_view wanted) {
   for (auto const& traits : collectiveTraits) {
     if (traits.name == wanted) return traits.collective;

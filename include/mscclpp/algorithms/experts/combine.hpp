@@ -13,19 +13,22 @@
 //          each goes home as it is. What was placed ByToken goes home as it is, once, in place of the first of its
 //          experts. ExpertWeights::none leaves
 //          the weights out, for the gradients of what was dispatched
-//   fold   waits for each token's parts, not for all ranks, and adds them up in the order of its experts (of the first
+//   fold   waits for each token's parts, as packets for each step of them, not for all ranks, and adds them up in the
+//   order of its experts (of the first
 //          on each rank), in float; with limits.partOfEach it multiplies by the weights. `finish(values, token,
 //          column)` may do something more with a Vector of sums before they are rounded
 //
-// Called as Dispatch is; the routing is the one that was dispatched. A row that was dropped counts as zeros, and a
-// token without experts becomes zeros. The same bits in every run. What was dispatched stays, so another Combine may
-// follow.
+// Called as Dispatch is; the routing is the one that was dispatched. What was dropped counts as zeros, as do experts of
+// ranks that have failed, and a
+// token without experts becomes zeros. Parts travel as limits.transport says, with the same results. The same bits in
+// every run. What was dispatched stays, so another Combine may follow.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
+#include "mscclpp/algorithms/experts/row_lines.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/tiles/slots.hpp"
 
@@ -52,7 +55,7 @@ class Combine {
 
  public:
   MSCCLPP_DEVICE Combine(DeviceExperts const& experts, B const& blocks)
-      : experts_(experts), round_(experts.flags, blocks) {
+      : experts_(experts), round_(experts.flags, blocks, experts.failed) {
     experts.requireWholeWarps();
   }
 
@@ -67,6 +70,7 @@ class Combine {
     auto first = warps.rank;
     for (int distance = 1; distance <= experts_.size(); ++distance) {
       int const home = (experts_.rank() + distance) % experts_.size();
+      if (experts_.hasFailed(home)) continue;
       auto const units = experts_.rowsFrom(home) * layout.pieces;
       auto unit = first;
       for (; unit < units; unit += warps.count) {
@@ -83,11 +87,12 @@ class Combine {
     experts_.check(routing, out);
     auto const warps = impl::Warps::of(blocks);
     for (auto unit = warps.rank; unit < routing.tokens * layout.pieces; unit += warps.count) {
-      foldPiece(routing, out, finish, unit / layout.pieces, impl::RowPiece::of(layout, unit % layout.pieces));
+      foldPiece(routing, out, finish, unit / layout.pieces, unit % layout.pieces);
     }
   }
 
-  // For kernels that write parts in ways of their own: each is an arrival of its token at home for each of its pieces.
+  // For kernels that write parts to memory in ways of their own (limits.transport): each is an arrival of its token at
+  // home for each of its pieces.
   MSCCLPP_DEVICE TileRound<B> const& round() const { return round_; }
   MSCCLPP_DEVICE void end() const { round_.end(); }
 
@@ -114,71 +119,147 @@ class Combine {
     auto const terms = impl::ExpertTerms::packed({row, weighted ? entry.weight : 1});
     auto const piece = impl::RowPiece::of(layout, number);
     bool const whole = impl::isWhole(results, 16);
-    if (!layout.limits.partOfEach) {
-      auto* const to = experts_.part<T>(home, token, part) + piece.first;
-      impl::forEachVectors<N>(piece.count, [&](auto const& at, auto const& count) {
-        Vector<float, N> totals[impl::vectorsAtATime];
-        terms.template sum<T>(totals, [&](std::uint32_t from, unsigned i) {
-          return impl::loadElements<N>(results.at(from, piece.first + at(i)), count(i), whole);
+    auto const sendParts = [&](auto const& forEachStep, auto const& to) {
+      if (!layout.limits.partOfEach) {
+        forEachStep(whole, [&](auto const& own) {
+          Vector<float, N> totals[impl::vectorsAtATime];
+          terms.template sum<T>(totals, [&](impl::ExpertTerms::Held& held, std::uint32_t first) {
+            terms.loadEach(held, first, [&](Payload<4>& one, std::uint32_t from, unsigned i) {
+              own.load(one, i, results.at(from, piece.first));
+            });
+          });
+          to(own, part, {convert<T>(totals[0]), convert<T>(totals[1])});
         });
-        MSCCLPP_UNROLL
-        for (unsigned i = 0; i < impl::vectorsAtATime; ++i) {
-          impl::storeElements<N>(to + at(i), convert<T>(totals[i]), count(i), true);
-        }
-      });
-    } else {
+        return;
+      }
       for (std::uint32_t k = 0; k < layout.limits.topK; ++k) {
         if ((here >> k & 1) == 0) continue;
-        auto* const to = experts_.part<T>(home, token, k) + piece.first;
         auto const from = arch::shuffle(row, k);
-        impl::forEachVectors<N>(piece.count, [&](auto const& at, auto const& count) {
+        forEachStep(whole, [&](auto const& own) {
+          Payload<4> held[impl::vectorsAtATime]{};
           MSCCLPP_UNROLL
           for (unsigned i = 0; i < impl::vectorsAtATime; ++i) {
-            auto const values = from != layout::noExpertRow
-                                    ? impl::loadElements<N>(results.at(from, piece.first + at(i)), count(i), whole)
-                                    : Vector<T, N>{};
-            impl::storeElements<N>(to + at(i), values, count(i), true);
+            if (from != layout::noExpertRow) own.load(held[i], i, results.at(from, piece.first));
           }
+          to(own, k, {unpack<T>(held[0]), unpack<T>(held[1])});
         });
       }
+    };
+    using Values = Vector<T, N> const(&)[impl::vectorsAtATime];
+    if (layout.packets != 0) {
+      auto const flag = impl::LineFlag::of(round_.number());
+      sendParts([&](bool all, auto const& f) { impl::forEachLines<N>(piece.count, all, f); },
+                [&](auto const& own, std::uint32_t ofToken, Values values) {
+                  impl::LineSlots::plain({pack(values[0]), pack(values[1])}, flag)
+                      .store(lineOf(home, token, ofToken, number, own.step()), own);
+                });
+      return;
     }
+    sendParts([&](bool all, auto const& f) { impl::forEachVectors<N>(piece.count, all, f); },
+              [&](auto const& own, std::uint32_t ofToken, Values values) {
+                auto* const out = experts_.part<T>(home, token, ofToken) + piece.first;
+                MSCCLPP_UNROLL
+                for (unsigned i = 0; i < impl::vectorsAtATime; ++i) own.store(i, out, values[i]);
+              });
     syncWhole(warp);
     if (warp.rank() == 0) round_.arrive(home, token);
   }
 
+  // Of a part of packets, where a step of its piece begins.
+  MSCCLPP_DEVICE std::byte* lineOf(int home, std::uint32_t token, std::uint32_t part, std::uint32_t piece,
+                                   std::uint32_t step) const {
+    return experts_.part<std::byte>(home, token, part) + experts_.layout.pieceOfPart(piece) +
+           step * impl::lineStepBytes;
+  }
+
   template <class I, class Finish>
   MSCCLPP_DEVICE void foldPiece(Routing<I> const& routing, MatrixView<T> const& out, Finish const& finish,
-                                std::uint32_t token, impl::RowPiece const& piece) const {
+                                std::uint32_t token, std::uint32_t number) const {
     auto const warp = thisWarp();
     auto const& layout = experts_.layout;
+    auto const piece = impl::RowPiece::of(layout, number);
     auto const* const ofToken = routing.of(token);
     bool const isEntry = warp.rank() < routing.topK && ofToken[warp.rank()] >= 0;
     int const rank = isEntry ? experts_.rankOf(ofToken[warp.rank()]) : -1;
+    // Parts are numbered by rank, whether it has failed or not: lane i knows of the i-th whether it comes.
     std::uint32_t ranks = 0;
+    bool comes = false;
     impl::RankSet seen{};
     for (std::uint32_t k = 0; k < routing.topK; ++k) {
       int const other = arch::shuffle(rank, k);
-      if (other >= 0 && seen.add(other)) ++ranks;
+      if (other < 0 || !seen.add(other)) continue;
+      if (ranks == warp.rank()) comes = !experts_.hasFailed(other);
+      ++ranks;
     }
-    if (warp.rank() == 0) round_.await(token, ranks * layout.pieces);
     bool const whole = impl::isWhole(out, 16);
     bool const each = layout.limits.partOfEach;
-    bool const adds = each ? isEntry : warp.rank() < ranks;
+    bool const adds = each ? isEntry && !experts_.hasFailed(rank) : comes;
     auto const terms = impl::ExpertTerms::packed(
         {adds ? warp.rank() : layout::noExpertRow, each && isEntry ? routing.weight(token, warp.rank()) : 1});
-    impl::forEachVectors<N>(piece.count, [&](auto const& at, auto const& count) {
+    auto const foldStep = [&](auto const& own, auto const& fetch) {
       Vector<float, N> totals[impl::vectorsAtATime];
-      terms.template sum<T>(totals, [&](std::uint32_t part, unsigned i) {
-        return impl::loadElements<N>(experts_.part<T>(experts_.rank(), token, part) + piece.first + at(i), count(i),
-                                     true);
-      });
+      terms.template sum<T>(totals, fetch);
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < impl::vectorsAtATime; ++i) {
-        if (count(i) == 0) continue;
-        auto const sums = finish(totals[i], token, piece.first + at(i));
-        impl::storeElements<N>(out.at(token, piece.first + at(i)), convert<T>(sums), count(i), whole);
+        if (own.count(i) == 0) continue;
+        own.store(i, out.at(token, piece.first), convert<T>(finish(totals[i], token, piece.first + own.at(i))));
       }
+    };
+    if (layout.packets == 0) {
+      if (warp.rank() == 0) round_.await(token, ranks * layout.pieces);
+      syncWhole(warp);
+      impl::forEachVectors<N>(piece.count, whole, [&](auto const& own) {
+        foldStep(own, [&](impl::ExpertTerms::Held& held, std::uint32_t first) {
+          terms.loadEach(held, first, [&](Payload<4>& one, std::uint32_t part, unsigned i) {
+            own.load(one, i, experts_.part<T>(experts_.rank(), token, part) + piece.first);
+          });
+        });
+      });
+      return;
+    }
+    auto const flag = impl::LineFlag::of(round_.number());
+    impl::forEachLines<N>(piece.count, whole, [&](auto const& own) {
+      foldStep(own, [&](impl::ExpertTerms::Held& held, std::uint32_t first) {
+        constexpr unsigned count = impl::ExpertTerms::together * impl::vectorsAtATime;
+        auto const term = [&](unsigned i) { return first + i / impl::vectorsAtATime; };
+        Words4 slots[count];
+        bool there[count];
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < count; ++i) there[i] = term(i) < terms.count() && own.isThere(i % 2);
+        impl::awaitLines(
+            experts_.flags.watch,
+            [&](unsigned i) {
+              auto const part = terms.row(minimum(term(i), terms.count() - 1));
+              return impl::LineSlots::place(lineOf(experts_.rank(), token, part, number, own.step()), i % 2);
+            },
+            there, flag, slots,
+            [&](unsigned i) -> WaitFor {
+              return {layout::WaitKind::packet, rankOfPart(routing, token, terms.row(term(i))), token, round_.number()};
+            });
+        MSCCLPP_UNROLL
+        for (unsigned k = 0; k < impl::ExpertTerms::together; ++k) {
+          Payload<4> both[2];
+          impl::LineSlots{{slots[k * 2], slots[k * 2 + 1]}}.takePlain(both);
+          held[k * 2] = both[0];
+          held[k * 2 + 1] = both[1];
+        }
+      });
     });
+  }
+
+  // For reports.
+  template <class I>
+  MSCCLPP_DEVICE int rankOfPart(Routing<I> const& routing, std::uint32_t token, std::uint32_t part) const {
+    impl::RankSet seen{};
+    std::uint32_t parts = 0;
+    for (std::uint32_t k = 0; k < routing.topK; ++k) {
+      auto const expert = routing.of(token)[k];
+      if (expert < 0) continue;
+      int const rank = experts_.rankOf(expert);
+      bool const isPart = experts_.layout.limits.partOfEach ? k == part : seen.add(rank) && parts++ == part;
+      if (isPart) return rank;
+    }
+    return -1;
   }
 
   DeviceExperts const& experts_;

@@ -4,9 +4,11 @@
 //
 //   Dispatch<bf16, Float8E4M3> dispatch(experts, thisGrid());
 //   dispatch.send(thisGrid(), MatrixView{x, tokens, hidden}, routing);
-//   auto const laidOut = dispatch.layOut(PackedByExpert{128});
+//   auto const& laidOut = dispatch.layOut(PackedByExpert{128});
 //   dispatch.place(thisGrid(), laidOut, placed);
 //   dispatch.end();
+//
+// or, all of it, dispatch.run(MatrixView{x, tokens, hidden}, routing, PackedByExpert{128}, placed);
 //
 //   Dispatch<T, W>   rows of T travel as W: the same type, or Float8E4M3, Float8E5M2 or int8 with a scale for each 128
 //                    columns, which is their largest magnitude / the largest that W can say
@@ -21,16 +23,25 @@
 //   awaitPlaced      until so many rows of a tile of placed rows are there: for blocks that multiply them already
 //   end              ends the round, as TileRound::end()
 //
-// Called by all threads of whole blocks, of full warps; by all blocks of the round the constructor, layOut and end,
-// send and place by any that share them; grids may differ between ranks. Rows, counts and order are the same in every
-// run. All of it stays on the device, so graphs can be replayed with other tokens and routings, up to the limits.
+// Called by all threads of whole blocks, of full warps; by all blocks of the round the constructor and end, send and
+// place by any that share them, layOut by those that place; grids may differ between ranks. Where some blocks send
+// while the others place (roles.hpp, experts.layout.senders()), neither the links nor the memory wait for each other.
+// Rows, counts and order are the same in every run. All of it stays on the device, so graphs can be replayed with other
+// tokens and routings, up to the limits.
+//
+// Ranks that have failed (host/fused/experts.hpp) are sent nothing, and nothing of theirs is awaited or placed.
 //
 // On end, what this rank has placed is all there; what it has sent has gone but need not be placed yet. What came stays
 // in the memory of `experts` for Combine until the next Dispatch with it.
 //
-// Cost: each row leaves once for each rank, as pieces by a warp each, which reads its piece once for all ranks; behind
-// one fence then goes an addition to each. Beside the rows 272 bytes each. place reads each row here once and writes it
-// once for each expert.
+// Rows travel as limits.transport says (layout/experts_handle.hpp): of few tokens as packets (row_lines.hpp), which are
+// placed one by one as they come, else as they are, some together with a flag. Results are the same. Counts are packets
+// always, so that no barrier is needed for them.
+//
+// Cost: each row leaves once for each rank, as pieces by a warp each, which reads its piece once for all ranks. As
+// packets 128 bytes go for 120, and a line or two of head, and nobody waits for a fence; else, behind one fence of the
+// warp, an addition to each rank, and beside the rows 272 bytes each. place reads each row here once and writes it once
+// for each expert.
 #pragma once
 
 #include <concepts>
@@ -41,10 +52,11 @@
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
 #include "mscclpp/algorithms/experts/placed_rows.hpp"
 #include "mscclpp/algorithms/experts/routing_scan.hpp"
+#include "mscclpp/algorithms/experts/sent_rows.hpp"
 #include "mscclpp/base/bits.hpp"
+#include "mscclpp/device/packet.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
-#include "mscclpp/device/tiles/slots.hpp"
-#include "mscclpp/device/vector.hpp"
+#include "mscclpp/device/tiles/roles.hpp"
 
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
@@ -57,7 +69,7 @@ class Dispatch {
 
  public:
   MSCCLPP_DEVICE Dispatch(DeviceExperts const& experts, B const& blocks)
-      : experts_(experts), round_(experts.flags, blocks) {
+      : experts_(experts), round_(experts.flags, blocks, experts.failed) {
     experts.requireWholeWarps();
     experts.requireLimit(sizeof(W), experts.layout.limits.elementBytes);
   }
@@ -66,14 +78,25 @@ class Dispatch {
   MSCCLPP_DEVICE void send(Senders const& blocks, MatrixView<T const> const& x, Routing<I> const& routing) const {
     experts_.check(routing, x);
     RoutingScan scan(experts_, routing, blocks);
-    // By the threads with least to do meanwhile; barriers stand behind it, in sendCounts() and forEachBatch().
-    auto const group = thisBlock();
-    for (auto i = group.size() - 1 - group.rank(); i < static_cast<unsigned>(experts_.size()); i += group.size()) {
-      round_.ready(static_cast<int>(i));
+    // Once there is something to send.
+    bool hasMet = false;
+    auto const meetPeers = [&] {
+      if (hasMet) return;
+      auto const group = thisBlock();
+      for (auto i = group.rank(); i < static_cast<unsigned>(experts_.size()); i += group.size()) {
+        round_.ready(static_cast<int>(i));
+      }
+      syncWhole(group);
+      hasMet = true;
+    };
+    if (scan.teller() < static_cast<unsigned>(experts_.size())) {
+      meetPeers();
+      sendCounts(blocks, scan);
     }
-    sendCounts(blocks, scan);
     auto const& layout = experts_.layout;
+    impl::RowSender<T, W, B, I> const sender(experts_, round_, x, routing);
     scan.forEachBatch([&](RoutingBatch const& batch) {
+      meetPeers();
       auto const warps = impl::Warps::ofBlock();
       auto const pieces = batch.tokens * layout.pieces;
       // Where there are more warps than pieces, several share out the ranks that a piece goes to.
@@ -81,31 +104,136 @@ class Dispatch {
       for (auto unit = warps.rank; unit < pieces * shares; unit += warps.count) {
         auto const piece = unit % pieces;
         auto const token = piece / layout.pieces;
-        auto const ranks = shareOf(batch.leads[token], unit / pieces, shares);
-        if (ranks != 0) sendPiece(x, routing, batch, token, piece % layout.pieces, ranks);
+        auto const ranks = shareOf(batch.sent[token], unit / pieces, shares);
+        if (ranks != 0) sender.send(batch, token, piece % layout.pieces, ranks);
       }
     });
   }
 
-  MSCCLPP_DEVICE LaidOutRows const& layOut(PackedByExpert const& order) const {
-    return layOut(0xffffffffu, false,
-                  [&](std::uint32_t rows) { return roundUp<std::uint64_t>(rows, order.alignment); });
-  }
-  MSCCLPP_DEVICE LaidOutRows const& layOut(PaddedByExpert const& order) const {
-    return layOut(order.rows, false, [&](std::uint32_t) { return std::uint64_t{order.rows}; });
-  }
-  MSCCLPP_DEVICE LaidOutRows const& layOut(ByToken const&) const {
-    return layOut(0xffffffffu, true, [](std::uint32_t) { return std::uint64_t{0}; });
+  MSCCLPP_DEVICE LaidOutRows const& layOut(RowOrder const& order) const {
+    auto& rows = arch::blockShared<LaidOutRows, Dispatch>();
+    auto const group = thisBlock();
+    auto const perRank = experts_.layout.perRank;
+    auto const ranks = static_cast<std::uint32_t>(experts_.size());
+    // All loads at once; sums follow in shared memory.
+    for (auto i = group.rank(); i < ranks * (perRank + 1); i += group.size()) {
+      auto const source = i / (perRank + 1), e = i % (perRank + 1);
+      auto& count = e < perRank ? rows.ahead[source * perRank + e] : rows.firstOf[source];
+      if (experts_.hasFailed(static_cast<int>(source))) {
+        count = 0;
+        continue;
+      }
+      auto const flag = packetFlag(round_.number());
+      auto const told =
+          awaitPacket<LL8>(experts_.flags.watch, experts_.count(experts_.rank(), static_cast<int>(source), e), flag,
+                           {layout::WaitKind::packet, static_cast<int>(source), e, flag});
+      count = told.word[0];
+    }
+    if (group.rank() == 0) {
+      rows.limit = order.limit;
+      rows.byToken = order.byToken;
+    }
+    syncWhole(group);
+    for (auto e = group.rank(); e < perRank; e += group.size()) {
+      rows.count[e] = sumAhead(
+          ranks, [&](std::uint32_t source) -> auto& { return rows.ahead[source * perRank + e]; });
+      rows.first[e] = static_cast<std::uint32_t>(minimum<std::uint64_t>(order.roomOf(rows.count[e]), 0xffffffffu));
+    }
+    if (group.rank() == group.size() - 1) {
+      rows.firstOf[ranks] = sumAhead(
+          ranks, [&](std::uint32_t source) -> auto& { return rows.firstOf[source]; });
+    }
+    group.sync();
+    if (group.rank() < arch::warpSize) findFirsts(rows, perRank);
+    group.sync();
+    return rows;
   }
 
   template <BlockSet Placers>
   MSCCLPP_DEVICE void place(Placers const& blocks, LaidOutRows const& laidOut, PlacedRows<W> const& out) const {
-    auto const& layout = experts_.layout;
     experts_.check(out.rows);
     impl::RowPlacer<W, isQuantised, B> const placer(experts_, round_, laidOut, out);
     if (blocks.blockRank() == 0) placer.tell();
-    // Sources in turn, the own one first: its rows need no link. Where there are more blocks than tiles, several share
-    // one.
+    if (experts_.layout.packets != 0) return placeLines(blocks, laidOut, placer);
+    placeTiles(blocks, laidOut, placer);
+  }
+
+  // All of it, by the blocks of a grid that layout.senders() has for each step.
+  template <class I>
+  MSCCLPP_DEVICE void run(MatrixView<T const> const& x, Routing<I> const& routing, RowOrder const& order,
+                          PlacedRows<W> const& out) const requires std::same_as<B, GridGroup> {
+    Roles{experts_.layout.senders(thisGrid().blockCount())}.split(
+        thisGrid(), [&](auto const& senders) { send(senders, x, routing); },
+        [&](auto const& placers) { place(placers, layOut(order), out); });
+    end();
+  }
+
+  // By one thread. Placed rows are cut into limits.gates tiles of ceil(room / gates) rows.
+  MSCCLPP_DEVICE void awaitPlaced(std::uint32_t tile, std::uint32_t rows) const {
+    round_.await(experts_.layout.gateFlag(tile), rows * experts_.layout.pieces);
+  }
+
+  // For kernels that write rows to memory in ways of their own (limits.transport): flags as in ExpertsLayout.
+  MSCCLPP_DEVICE TileRound<B> const& round() const { return round_; }
+  MSCCLPP_DEVICE void end() const { round_.end(); }
+
+ private:
+  template <BlockSet Senders, class I>
+  MSCCLPP_DEVICE void sendCounts(Senders const& blocks, RoutingScan<I> const& scan) const {
+    auto const group = thisBlock();
+    auto const perRank = experts_.layout.perRank;
+    auto const ranks = static_cast<std::uint32_t>(experts_.size());
+    for (auto i = scan.teller(); i < ranks; i += blocks.blockCount()) {
+      int const peer = static_cast<int>((static_cast<std::uint32_t>(experts_.rank()) + 1 + i) % ranks);
+      if (experts_.hasFailed(peer)) continue;
+      for (auto e = group.rank(); e <= perRank; e += group.size()) {
+        LL8::store(experts_.count(peer, experts_.rank(), e),
+                   {{e < perRank ? scan.tokensFor(peer, e) : scan.rowsFor(peer)}}, packetFlag(round_.number()), true);
+      }
+    }
+  }
+
+  // Of the bits that are set, those whose turn it is.
+  MSCCLPP_DEVICE static std::uint32_t shareOf(std::uint32_t bits, std::uint32_t share, std::uint32_t shares) {
+    if (shares == 1) return bits;
+    std::uint32_t mine = 0, turn = 0;
+    for (auto rest = bits; rest != 0; rest &= rest - 1) {
+      if (turn == share) mine |= rest & (0 - rest);
+      turn = turn + 1 == shares ? 0 : turn + 1;
+    }
+    return mine;
+  }
+
+  // Sources in turn, the own one first: its rows need no link.
+  MSCCLPP_DEVICE std::uint32_t sourceOf(std::uint32_t unit) const {
+    auto const ranks = static_cast<std::uint32_t>(experts_.size());
+    return (static_cast<std::uint32_t>(experts_.rank()) + unit % ranks) % ranks;
+  }
+  // Each piece by a warp, in the order in which they leave.
+  template <BlockSet Placers, class Placer>
+  MSCCLPP_DEVICE void placeLines(Placers const& blocks, LaidOutRows const& laidOut, Placer const& placer) const {
+    auto const& layout = experts_.layout;
+    auto const ranks = static_cast<std::uint32_t>(experts_.size());
+    auto const rowsOf = [&](std::uint32_t source) { return laidOut.firstOf[source + 1] - laidOut.firstOf[source]; };
+    std::uint32_t most = 0;
+    for (std::uint32_t source = 0; source < ranks; ++source) most = maximum(most, rowsOf(source));
+    auto const warps = impl::Warps::of(blocks);
+    // A row's pieces follow each other, so that a warp that has several awaits the head once.
+    impl::LaneHead head;
+    auto headOf = most * ranks;  // none
+    for (auto unit = warps.rank; unit < most * ranks * layout.pieces; unit += warps.count) {
+      auto const row = unit / layout.pieces, slot = row / ranks;
+      auto const source = sourceOf(row);
+      if (slot >= rowsOf(source)) continue;
+      if (row != headOf) head = placer.awaitHead(static_cast<int>(source), slot);
+      headOf = row;
+      placer.placeLines(static_cast<int>(source), slot, unit % layout.pieces, head);
+    }
+  }
+  // Where there are more blocks than tiles, several share one.
+  template <BlockSet Placers, class Placer>
+  MSCCLPP_DEVICE void placeTiles(Placers const& blocks, LaidOutRows const& laidOut, Placer const& placer) const {
+    auto const& layout = experts_.layout;
     auto const ranks = static_cast<std::uint32_t>(experts_.size());
     auto const units = ranks * layout.tilesOfSource();
     auto const shares = maximum(1u, blocks.blockCount() / units);
@@ -113,7 +241,7 @@ class Dispatch {
     if (share >= shares) return;
     auto const warps = impl::Warps::ofBlock();
     for (auto unit = blocks.blockRank() - share * units; unit < units; unit += blocks.blockCount()) {
-      auto const source = (static_cast<std::uint32_t>(experts_.rank()) + unit % ranks) % ranks;
+      auto const source = sourceOf(unit);
       auto const tile = unit / ranks;
       auto const first = tile * layout.tileTokens;
       auto const all = laidOut.firstOf[source + 1] - laidOut.firstOf[source];
@@ -129,195 +257,6 @@ class Dispatch {
     }
   }
 
-  // By one thread. Placed rows are cut into limits.gates tiles of ceil(room / gates) rows.
-  MSCCLPP_DEVICE void awaitPlaced(std::uint32_t tile, std::uint32_t rows) const {
-    round_.await(experts_.layout.gateFlag(tile), rows * experts_.layout.pieces);
-  }
-
-  // For kernels that write rows in ways of their own: flags as in ExpertsLayout.
-  MSCCLPP_DEVICE TileRound<B> const& round() const { return round_; }
-  MSCCLPP_DEVICE void end() const { round_.end(); }
-
- private:
-  template <BlockSet Senders, class I>
-  MSCCLPP_DEVICE void sendCounts(Senders const& blocks, RoutingScan<I> const& scan) const {
-    auto const group = thisBlock();
-    auto const perRank = experts_.layout.perRank;
-    auto const ranks = static_cast<std::uint32_t>(experts_.size());
-    if (scan.teller() < ranks) syncWhole(group);
-    for (auto i = scan.teller(); i < ranks; i += blocks.blockCount()) {
-      int const peer = static_cast<int>((static_cast<std::uint32_t>(experts_.rank()) + 1 + i) % ranks);
-      auto* const counts = experts_.counts(peer, experts_.rank());
-      for (auto e = group.rank(); e <= perRank; e += group.size()) {
-        counts[e] = e < perRank ? scan.tokensFor(peer, e) : scan.rowsFor(peer);
-      }
-      syncWhole(group);
-      if (group.rank() == 0)
-        round_.arrive(peer, experts_.layout.countFlag(static_cast<std::uint32_t>(experts_.rank())));
-    }
-  }
-
-  // Of the bits that are set, those whose turn it is.
-  MSCCLPP_DEVICE static std::uint32_t shareOf(std::uint32_t bits, std::uint32_t share, std::uint32_t shares) {
-    if (shares == 1) return bits;
-    std::uint32_t mine = 0, turn = 0;
-    for (auto rest = bits; rest != 0; rest &= rest - 1) {
-      if (turn == share) mine |= rest & (0 - rest);
-      turn = turn + 1 == shares ? 0 : turn + 1;
-    }
-    return mine;
-  }
-
-  // To the ranks of the token's experts whose bits are set: lane k knows where that is for the k-th.
-  template <class I>
-  MSCCLPP_DEVICE void sendPiece(MatrixView<T const> const& x, Routing<I> const& routing, RoutingBatch const& batch,
-                                std::uint32_t token, std::uint32_t number, std::uint32_t ranks) const {
-    auto const warp = thisWarp();
-    auto const& layout = experts_.layout;
-    int const self = experts_.rank();
-    bool const sends = (ranks >> warp.rank() & 1) != 0;
-    auto const entry = token * routing.topK + (sends ? warp.rank() : 0);
-    int const peer = sends ? experts_.rankOf(batch.expert[entry]) : self;
-    auto const slot = sends ? batch.slot[entry] : 0;
-    auto const each = [&](auto const& f) {
-      for (std::uint32_t k = 0; k < routing.topK; ++k) {
-        if ((ranks >> k & 1) != 0) f(k);
-      }
-    };
-    auto const piece = impl::RowPiece::of(layout, number);
-    auto const* const from = x.at(batch.first + token, piece.first);
-    auto* const to = experts_.row<W>(peer, self, slot) + piece.first;
-    // While loads are on their way.
-    auto const sendHeads = [&] {
-      if (number != 0) return to;
-      each([&](std::uint32_t k) {
-        int const at = arch::shuffle(peer, k);
-        sendHead(experts_.head(at, self, arch::shuffle(slot, k)), routing, batch, token, k, at);
-      });
-      return to;
-    };
-    if constexpr (isQuantised) {
-      auto* const scales = experts_.scales(peer, self, slot);
-      sendHeads();
-      quantiseToEach(from, piece, impl::isWhole(x, 16), [&](auto const& f) {
-        each([&](std::uint32_t k) { f(arch::shuffle(to, k), arch::shuffle(scales, k)); });
-      });
-    } else {
-      impl::copyToEach(from, piece.count, impl::isWhole(x, 16), sendHeads,
-                       [&](W* row, auto const& f) { each([&](std::uint32_t k) { f(arch::shuffle(row, k)); }); });
-    }
-    syncWhole(warp);
-    if (sends) round_.arrive(peer, layout.rowFlag(static_cast<std::uint32_t>(self), slot / layout.tileTokens));
-  }
-
-  // What goes with a token's row to the rank of its k-th expert.
-  template <class I>
-  MSCCLPP_DEVICE void sendHead(layout::ExpertRow& head, Routing<I> const& routing, RoutingBatch const& batch,
-                               std::uint32_t token, std::uint32_t k, int peer) const {
-    auto const lane = thisWarp().rank();
-    auto const& layout = experts_.layout;
-    if (lane < routing.topK) {
-      auto const entry = token * routing.topK + lane;
-      auto const expert = batch.expert[entry];
-      bool const there = expert >= 0 && experts_.rankOf(expert) == peer;
-      head.entries[lane] = {
-          .expert = there ? expert - peer * static_cast<std::int32_t>(layout.perRank) : -1,
-          .position = there ? batch.position[entry] : 0,
-          .weight = routing.weight(batch.first + token, lane),
-          .row = layout::noExpertRow,
-      };
-    } else if (lane < layout.limits.topK) {
-      head.entries[lane].expert = -1;
-    }
-    if (lane == 0) {
-      head.token = batch.first + token;
-      std::uint32_t part = 0;
-      for (std::uint32_t i = 0; i < k; ++i) part += batch.isLead(token, i) ? 1 : 0;
-      head.part = part;
-    }
-  }
-
-  // A piece, read and quantised once, to each place of rows that `each` gives with one of scales.
-  template <class Each>
-  MSCCLPP_DEVICE void quantiseToEach(T const* from, impl::RowPiece const& piece, bool whole, Each const& each) const {
-    constexpr auto columns = layout::ExpertsLayout::scaleColumns;
-    constexpr unsigned n = 16 / sizeof(T);
-    constexpr unsigned sharers = columns / n;  // lanes whose columns share a scale
-    constexpr unsigned step = arch::warpSize * n;
-    constexpr unsigned together = 4;  // loads on their way
-    static_assert(sharers <= arch::warpSize && together <= sharers);
-    auto const lane = thisWarp().rank();
-    for (std::uint32_t first = 0; first < piece.count; first += together * step) {
-      auto const at = [&](unsigned i) { return first + i * step + lane * n; };
-      auto const count = [&](unsigned i) { return at(i) < piece.count ? minimum(n, piece.count - at(i)) : 0; };
-      Vector<T, n> held[together];
-      Vector<W, n> small[together];
-      arch::leaveUnset(held);
-      arch::leaveUnset(small);
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) held[i] = impl::loadElements<n>(from + at(i), count(i), whole);
-      float scale = 0;  // of the lane's columns in the vector that it stores it for
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) {
-        auto const values = convert<float>(held[i]);
-        std::uint32_t bits = 0;
-        MSCCLPP_UNROLL
-        for (unsigned k = 0; k < n; ++k) bits = maximum(bits, magnitudeBits(values[k]));
-        MSCCLPP_UNROLL
-        for (unsigned distance = 1; distance < sharers; distance *= 2) {
-          bits = maximum(bits, arch::shuffleXor(bits, distance));
-        }
-        auto const most = bitCast<float>(bits);
-        auto const factor = most == 0 ? 0 : largestOf<W> / most;
-        small[i] = map(values, [&](float v) { return quantised<W>(v * factor); });
-        if (lane % sharers == i) scale = most / largestOf<W>;
-      }
-      auto const own = first + lane % sharers * step + lane / sharers * columns;
-      bool const tells = lane % sharers < together && own < piece.count;
-      each([&](W* to, float* scales) {
-        MSCCLPP_UNROLL
-        for (unsigned i = 0; i < together; ++i) impl::storeElements<n>(to + at(i), small[i], count(i), true);
-        if (tells) scales[(piece.first + own) / columns] = scale;
-      });
-    }
-  }
-
-  // roomOf(rows): how far the next expert's first row is from that of an expert with so many rows.
-  template <class RoomOf>
-  MSCCLPP_DEVICE LaidOutRows const& layOut(std::uint32_t limit, bool byToken, RoomOf const& roomOf) const {
-    auto& rows = arch::blockShared<LaidOutRows, Dispatch>();
-    auto const group = thisBlock();
-    auto const perRank = experts_.layout.perRank;
-    auto const ranks = static_cast<std::uint32_t>(experts_.size());
-    for (auto source = group.rank(); source < ranks; source += group.size()) {
-      round_.await(experts_.layout.countFlag(source), 1, static_cast<int>(source));
-    }
-    syncWhole(group);
-    // All loads at once; sums follow in shared memory.
-    for (auto i = group.rank(); i < ranks * (perRank + 1); i += group.size()) {
-      auto const source = i / (perRank + 1), e = i % (perRank + 1);
-      (e < perRank ? rows.ahead[source * perRank + e] : rows.firstOf[source]) =
-          experts_.counts(experts_.rank(), static_cast<int>(source))[e];
-    }
-    if (group.rank() == 0) {
-      rows.limit = limit;
-      rows.byToken = byToken;
-    }
-    group.sync();
-    for (auto e = group.rank(); e < perRank; e += group.size()) {
-      rows.count[e] = sumAhead(
-          ranks, [&](std::uint32_t source) -> auto& { return rows.ahead[source * perRank + e]; });
-      rows.first[e] = static_cast<std::uint32_t>(minimum<std::uint64_t>(roomOf(rows.count[e]), 0xffffffffu));
-    }
-    if (group.rank() == group.size() - 1) {
-      rows.firstOf[ranks] = sumAhead(
-          ranks, [&](std::uint32_t source) -> auto& { return rows.firstOf[source]; });
-    }
-    group.sync();
-    if (group.rank() < arch::warpSize) findFirsts(rows, perRank);
-    group.sync();
-    return rows;
-  }
   // Of each of `count` numbers makes the sum of those before it. Returns that of all.
   template <class At>
   MSCCLPP_DEVICE static std::uint32_t sumAhead(std::uint32_t count, At const& at) {

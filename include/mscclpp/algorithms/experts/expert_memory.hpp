@@ -16,8 +16,10 @@
 #include "mscclpp/device/copy.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/number.hpp"
+#include "mscclpp/device/packet.hpp"
 #include "mscclpp/device/poll.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
+#include "mscclpp/device/tiles/slots.hpp"
 #include "mscclpp/device/tiles/tile_flags.hpp"
 #include "mscclpp/device/vector.hpp"
 #include "mscclpp/layout/experts_handle.hpp"
@@ -25,13 +27,16 @@
 namespace mscclpp {
 
 // Index and weight of a token's k-th expert lie at [token * topK + k], for the tokens of this rank. A negative index:
-// none. An expert that a token names twice gets it twice. Without weights all are 1.
+// none. An expert that a token names twice gets it twice. Without weights all are 1. What is not sent since the
+// expert's rank has failed can be told, where memory for it is given.
 template <class Index>
 struct Routing {
   Index const* experts;
   float const* weights;
   std::uint32_t tokens;
   std::uint32_t topK;
+  std::uint8_t* unsent = nullptr;        // [token * topK + k]: 1 or 0, by Dispatch
+  std::uint32_t* unsentCount = nullptr;  // is counted up, likewise
 
   MSCCLPP_HOST_DEVICE constexpr Index const* of(std::uint32_t token) const {
     return experts + std::size_t{token} * topK;
@@ -53,6 +58,7 @@ struct DeviceExperts {
   layout::ExpertsLayout layout;
   layout::WindowHandle window;
   DeviceTileFlags flags;
+  std::int32_t const* failed;
   std::uint32_t unitsOfExpert;  // 2^22 / layout.perRank, rounded up
 
   DeviceExperts() = default;
@@ -60,10 +66,13 @@ struct DeviceExperts {
       : layout(handle.layout),
         window(handle.window),
         flags(handle.flags),
+        failed(handle.failed),
         unitsOfExpert(ceilDiv(1u << rankShift, handle.layout.perRank)) {}
 
   MSCCLPP_DEVICE int rank() const { return flags.rank; }
   MSCCLPP_DEVICE int size() const { return flags.size; }
+  // Nothing is sent to such a rank, and nothing of it awaited.
+  MSCCLPP_DEVICE bool hasFailed(int of) const { return failed != nullptr && of != rank() && failed[of] != 0; }
   // expert / perRank without a division, as there are at most 512 = 2^9 experts, and so 2^9 of a rank: what is rounded
   // up makes less than 2^18 units.
   template <std::integral I>
@@ -82,16 +91,19 @@ struct DeviceExperts {
   MSCCLPP_DEVICE layout::ExpertRow& head(int at, int source, std::uint32_t slot) const {
     return reinterpret_cast<layout::ExpertRow*>(window.bases[at] + layout.heads)[place(source, slot)];
   }
-  MSCCLPP_DEVICE std::uint32_t* counts(int at, int source) const {
-    return reinterpret_cast<std::uint32_t*>(window.bases[at] + layout.counts) +
-           static_cast<std::uint32_t>(source) * (layout.perRank + 1);
+  // Packets, of LL8, of which each round that dispatches writes all: tokens for each expert, then rows.
+  MSCCLPP_DEVICE std::byte* count(int at, int source, std::uint32_t number) const {
+    auto const first = static_cast<std::uint32_t>(source) * (layout.perRank + 1);
+    return window.bases[at] + layout.counts + std::size_t{first + number} * LL8::slotBytes;
   }
-  // Of the rows that `source` has sent here.
-  MSCCLPP_DEVICE std::uint32_t rowsFrom(int source) const { return counts(rank(), source)[layout.perRank]; }
+  // Of the rows that `source` has sent here, where they have come.
+  MSCCLPP_DEVICE std::uint32_t rowsFrom(int source) const {
+    return LL8::payloadOf(LL8::load(count(rank(), source, layout.perRank))).word[0];
+  }
   template <class T>
   MSCCLPP_DEVICE T* part(int home, std::uint32_t token, std::uint32_t part) const {
     auto const number = std::size_t{token} * layout.partsOfToken + part;
-    return reinterpret_cast<T*>(window.bases[home] + layout.parts + number * layout.rowBytes);
+    return reinterpret_cast<T*>(window.bases[home] + layout.parts + number * layout.partBytes);
   }
 
   // Refuse what the memory was not made for.
@@ -136,29 +148,50 @@ struct RowPiece {
   }
 };
 
-// The warps of blocks, as those that share out work.
+// The warps of blocks, as those that share out work: where there is little, each block gets some.
 struct Warps {
   std::uint32_t rank, count;
 
   template <BlockSet B>
   MSCCLPP_DEVICE static Warps of(B const& blocks) {
-    return {blocks.rank() / arch::warpSize, blocks.size() / arch::warpSize};
+    auto const own = ofBlock();
+    return {own.rank * blocks.blockCount() + blocks.blockRank(), own.count * blocks.blockCount()};
   }
   MSCCLPP_DEVICE static Warps ofBlock() {
     return {arch::threadIndex() / arch::warpSize, arch::blockThreads() / arch::warpSize};
   }
 };
 
-// By a warp, of `count` elements from 16-byte boundaries on, by vectors of N, two of a lane at a time: f(at, n), where
-// vector i of them begins at element at(i) and has n(i) elements, 0 to N.
+// Vectors of N elements of a piece of a row, of which a lane has two at a time: vector i begins at element at(i) of the
+// piece, and count(i) of its elements are there, with Whole all or none.
 inline constexpr unsigned vectorsAtATime = 2;
-template <unsigned N, class F>
-MSCCLPP_DEVICE void forEachVectors(std::uint32_t count, F const& f) {
-  auto const own = thisWarp().rank() * N;
-  for (std::uint32_t first = 0; first < count; first += vectorsAtATime * arch::warpSize * N) {
-    auto const at = [&](unsigned i) { return first + i * arch::warpSize * N + own; };
-    f(at, [&](unsigned i) { return at(i) < count ? minimum(N, count - at(i)) : 0; });
+template <unsigned N, bool Whole>
+struct LaneVectors {
+  std::uint32_t first, end;
+
+  MSCCLPP_DEVICE std::uint32_t at(unsigned i) const { return first + i * arch::warpSize * N; }
+  MSCCLPP_DEVICE std::uint32_t count(unsigned i) const { return at(i) < end ? minimum(N, end - at(i)) : 0; }
+  // Of a piece that begins there.
+  template <class T>
+  MSCCLPP_DEVICE void load(Payload<4>& to, unsigned i, T const* piece) const {
+    loadElements<Whole>(to, piece + at(i), count(i));
   }
+  template <class T>
+  MSCCLPP_DEVICE void store(unsigned i, T* piece, Vector<T, N> const& values) const {
+    storeElements<N>(piece + at(i), values, count(i), Whole);
+  }
+};
+
+// By a warp: f(LaneVectors) for all vectors of a piece. `whole`: what is loaded and stored lies at multiples of 16
+// bytes.
+template <unsigned N, class F>
+MSCCLPP_DEVICE void forEachVectors(std::uint32_t count, bool whole, F const& f) {
+  withConstant(whole && count % N == 0, [&](auto all) {
+    auto const own = thisWarp().rank() * N;
+    for (std::uint32_t first = 0; first < count; first += vectorsAtATime * arch::warpSize * N) {
+      f(LaneVectors<N, decltype(all)::value>{first + own, count});
+    }
+  });
 }
 
 MSCCLPP_DEVICE unsigned bitsSet(std::uint32_t word) {
@@ -251,29 +284,37 @@ class ExpertTerms {
     }
   }
 
-  // Of packed terms, the sums of weight times what load(row, i) gives for vector i, in the order of the experts.
-  template <class T, unsigned N, class Load>
-  MSCCLPP_DEVICE void sum(Vector<float, N> (&totals)[vectorsAtATime], Load const& load) const {
-    constexpr unsigned together = 4;  // rows whose loads are on their way
+  // Of packed terms, the sums of weight times what fetch(held, first) takes, for the terms from `first` on, in the
+  // order of the experts.
+  static constexpr unsigned together = 4;  // rows whose loads are on their way
+  using Held = Payload<4>[together * vectorsAtATime];
+  template <class T, unsigned N, class Fetch>
+  MSCCLPP_DEVICE void sum(Vector<float, N> (&totals)[vectorsAtATime], Fetch const& fetch) const {
     MSCCLPP_UNROLL
     for (auto& total : totals) total = {};
     for (std::uint32_t first = 0; first < count_; first += together) {
-      Vector<T, N> values[together * vectorsAtATime];
-      arch::leaveUnset(values);
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together * vectorsAtATime; ++i) {
-        auto const term = first + i / vectorsAtATime;
-        if (term < count_) values[i] = load(row(term), i % vectorsAtATime);
-      }
+      Held held;
+      arch::leaveUnset(held);
+      fetch(held, first);
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < together * vectorsAtATime; ++i) {
         auto const term = first + i / vectorsAtATime;
         if (term >= count_) continue;
         auto const weight = terms_[term].weight;
+        auto const values = unpack<T>(held[i]);
         auto& total = totals[i % vectorsAtATime];
         MSCCLPP_UNROLL
-        for (unsigned k = 0; k < N; ++k) total[k] = total[k] + static_cast<float>(values[i][k]) * weight;
+        for (unsigned k = 0; k < N; ++k) total[k] = total[k] + static_cast<float>(values[k]) * weight;
       }
+    }
+  }
+  // load(held, row, i) for vector i of each of them.
+  template <class Load>
+  MSCCLPP_DEVICE void loadEach(Held& held, std::uint32_t first, Load const& load) const {
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < together * vectorsAtATime; ++i) {
+      auto const term = first + i / vectorsAtATime;
+      if (term < count_) load(held[i], row(term), i % vectorsAtATime);
     }
   }
 

@@ -3,6 +3,7 @@
 // Which rows a rank's experts get and where they lie: what Dispatch::layOut() returns and Dispatch::place() does.
 //
 //   PackedByExpert, PaddedByExpert, ByToken    orders of rows, as Dispatch takes them
+//   RowOrder                                   any of them
 //   PlacedRows<W>{.rows = ..., .counts = ...}  where rows are placed, and what is told of them
 //   LaidOutRows                                which rows are whose; in the block's shared memory
 //
@@ -13,6 +14,7 @@
 #include <cstdint>
 
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
+#include "mscclpp/algorithms/experts/row_lines.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/device/memory.hpp"
@@ -28,6 +30,22 @@ struct PaddedByExpert {
   std::uint32_t rows;  // of each expert
 };
 struct ByToken {};
+struct RowOrder {
+  static constexpr std::uint32_t unlimited = 0xffffffffu;
+
+  std::uint32_t alignment = 1;
+  std::uint32_t limit = unlimited;  // rows of an expert; of others there is no room
+  bool byToken = false;
+
+  MSCCLPP_HOST_DEVICE constexpr RowOrder(PackedByExpert const& order) : alignment(order.alignment) {}
+  MSCCLPP_HOST_DEVICE constexpr RowOrder(PaddedByExpert const& order) : limit(order.rows) {}
+  MSCCLPP_HOST_DEVICE constexpr RowOrder(ByToken const&) : byToken(true) {}
+
+  // How far the next expert's first row is from that of an expert with so many.
+  MSCCLPP_HOST_DEVICE constexpr std::uint64_t roomOf(std::uint32_t rows) const {
+    return byToken ? 0 : limit != unlimited ? limit : roundUp<std::uint64_t>(rows, alignment);
+  }
+};
 
 // Where rows are placed, and what is told of them; null: not asked for.
 template <class W>
@@ -78,72 +96,146 @@ class RowPlacer {
     }
   }
 
-  // Piece `number` of a row that has come. By a warp.
+  // Piece `number` of a row that has come to memory. By a warp.
   MSCCLPP_DEVICE void place(int source, std::uint32_t slot, std::uint32_t number) const {
-    auto const warp = thisWarp();
     auto const& layout = experts_.layout;
     int const self = experts_.rank();
     auto const piece = RowPiece::of(layout, number);
-    auto& head = experts_.head(self, source, slot);
     // While the row's loads are on their way.
     auto const find = [&] {
+      auto head = LaneHead::read(experts_.head(self, source, slot), layout.limits.topK);
       bool const notes = number == 0;
-      auto const found =
-          laidOut_.byToken ? placesByToken(source, slot, head, notes) : placesByExpert(source, head, notes);
+      auto const found = places(source, slot, head, notes);
+      if (notes) head.noteRows(experts_.head(self, source, slot), layout.limits.topK);
       if (HasScales && out_.scales != nullptr) placeScales(source, slot, found, piece);
       return found;
     };
-    auto const terms = copyToEach(experts_.template row<W>(self, source, slot) + piece.first, piece.count,
-                                  isWhole(out_.rows, 16), find, [&](ExpertTerms const& found, auto const& f) {
-                                    found.forEachRow([&](std::uint32_t row) { f(out_.rows.at(row, piece.first)); });
-                                  });
-    if (layout.limits.gates == 0) return;
-    syncWhole(warp);
-    auto const rowsOfGate = ceilDiv(static_cast<std::uint32_t>(out_.rows.rows), layout.limits.gates);
-    if (warp.rank() < terms.count() && terms.row(warp.rank()) != layout::noExpertRow) {
-      round_.arrive(self, layout.gateFlag(terms.row(warp.rank()) / rowsOfGate));
-    }
+    tellGates(copyToEach(experts_.template row<W>(self, source, slot) + piece.first, piece.count,
+                         isWhole(out_.rows, 16), find, [&](ExpertTerms const& found, auto const& f) {
+                           found.forEachRow([&](std::uint32_t row) { f(out_.rows.at(row, piece.first)); });
+                         }));
+  }
+
+  // Of a row of packets, when it has come. By a warp, once for each row.
+  MSCCLPP_DEVICE LaneHead awaitHead(int source, std::uint32_t slot) const {
+    auto const& layout = experts_.layout;
+    Words4 ofHead[1];
+    awaitLines<1>(
+        experts_.flags.watch, [&](unsigned) { return LineSlots::place(linesOf(source, slot), 0); },
+        {thisWarp().rank() < layout.headLines * 8}, LineFlag::of(round_.number()), ofHead, waitFor(source, slot));
+    return LaneHead::of(ofHead[0], layout.limits.topK);
+  }
+  // Piece `number` of a row of packets with that head, as it comes. By a warp.
+  MSCCLPP_DEVICE void placeLines(int source, std::uint32_t slot, std::uint32_t number, LaneHead head) const {
+    auto const& layout = experts_.layout;
+    auto const flag = LineFlag::of(round_.number());
+    auto const what = waitFor(source, slot);
+    bool const notes = number == 0;
+    auto const terms = places(source, slot, head, notes);
+    if (notes) head.write(experts_.head(experts_.rank(), source, slot), layout.limits.topK);
+    auto const piece = RowPiece::of(layout, number);
+    withConstant(isWhole(out_.rows, 16) && piece.count % (16 / sizeof(W)) == 0, [&](auto whole) {
+      using Vectors = LineVectors<16 / sizeof(W), HasScales, decltype(whole)::value>;
+      constexpr unsigned together = HasScales ? 2 : 4;  // steps
+      auto const* step = linesOf(source, slot) + layout.pieceOfRow(number);
+      for (std::uint32_t first = 0; first < piece.count; first += together * Vectors::columns) {
+        auto const at = [&](unsigned s) { return Vectors{first + s * Vectors::columns, piece.count}; };
+        Words4 slots[together * 2];
+        bool there[together * 2];
+        MSCCLPP_UNROLL
+        for (unsigned i = 0; i < together * 2; ++i)
+          there[i] = at(i / 2).first < piece.count && at(i / 2).isThere(i % 2);
+        awaitLines(
+            experts_.flags.watch, [&](unsigned i) { return LineSlots::place(step + i / 2 * lineStepBytes, i % 2); },
+            there, flag, slots, what);
+        Payload<4> own[together][2];
+        float scale[together][2]{};
+        MSCCLPP_UNROLL
+        for (unsigned s = 0; s < together; ++s) {
+          LineSlots const both{{slots[s * 2], slots[s * 2 + 1]}};
+          if constexpr (HasScales) {
+            both.takeScaled(own[s], scale[s]);
+          } else {
+            both.takePlain(own[s]);
+          }
+        }
+        terms.forEachRow([&](std::uint32_t to) {
+          MSCCLPP_UNROLL
+          for (unsigned i = 0; i < together * 2; ++i) {
+            at(i / 2).store(i % 2, out_.rows.at(to, piece.first), unpack<W>(own[i / 2][i % 2]));
+            if (HasScales && out_.scales != nullptr && Vectors::slot() == 0 && at(i / 2).count(i % 2) != 0) {
+              out_.scales[std::size_t{to} * layout.scalesOfRow +
+                          (piece.first + at(i / 2).at(i % 2)) / layout.scaleColumns] = scale[i / 2][i % 2];
+            }
+          }
+        });
+        step += together * lineStepBytes;
+      }
+    });
+    tellGates(terms);
   }
 
  private:
-  // Where a row goes, for each of its experts. `notes`: also for Combine, and for who asked.
-  MSCCLPP_DEVICE ExpertTerms placesByExpert(int source, layout::ExpertRow& head, bool notes) const {
+  MSCCLPP_DEVICE std::byte const* linesOf(int source, std::uint32_t slot) const {
+    return experts_.template row<std::byte const>(experts_.rank(), source, slot);
+  }
+  // For reports.
+  MSCCLPP_DEVICE auto waitFor(int source, std::uint32_t slot) const {
+    return [=, round = round_.number()](unsigned) -> WaitFor {
+      return {layout::WaitKind::packet, source, slot, round};
+    };
+  }
+  MSCCLPP_DEVICE void tellGates(ExpertTerms const& terms) const {
     auto const& layout = experts_.layout;
-    if (notes && thisWarp().rank() == 0) head.row = layout::noExpertRow;
-    return {layout.limits.topK, [&](std::uint32_t k) -> ExpertTerm {
-              auto& entry = head.entries[k];
+    if (layout.limits.gates == 0) return;
+    auto const warp = thisWarp();
+    syncWhole(warp);
+    auto const rowsOfGate = ceilDiv(static_cast<std::uint32_t>(out_.rows.rows), layout.limits.gates);
+    if (warp.rank() < terms.count() && terms.row(warp.rank()) != layout::noExpertRow) {
+      round_.arrive(experts_.rank(), layout.gateFlag(terms.row(warp.rank()) / rowsOfGate));
+    }
+  }
+
+  // Where a row goes, for each of its experts; in the head, too. `notes`: also for who asked.
+  MSCCLPP_DEVICE ExpertTerms places(int source, std::uint32_t slot, LaneHead& head, bool notes) const {
+    return laidOut_.byToken ? placesByToken(source, slot, head, notes) : placesByExpert(source, head, notes);
+  }
+  MSCCLPP_DEVICE ExpertTerms placesByExpert(int source, LaneHead& head, bool notes) const {
+    auto const& layout = experts_.layout;
+    head.row = layout::noExpertRow;
+    return {layout.limits.topK, [&](std::uint32_t) -> ExpertTerm {
+              auto& entry = head.entry;
               if (entry.expert < 0) return {layout::noExpertRow, 0};
               auto const expert = static_cast<std::uint32_t>(entry.expert);
               auto const among =
                   laidOut_.ahead[static_cast<unsigned>(source) * layout.perRank + expert] + entry.position;
               auto const at = std::uint64_t{laidOut_.first[expert]} + among;
               auto const row = find(source, at, among, notes);
-              if (!notes) return {row, 0};
               entry.row = row;
-              if (row == layout::noExpertRow) return {row, 0};
+              if (!notes || row == layout::noExpertRow) return {row, 0};
               if (out_.origins != nullptr) out_.origins[row] = originOf(source, head);
               if (out_.weights != nullptr) out_.weights[row] = entry.weight;
               return {row, 0};
             }};
   }
-  MSCCLPP_DEVICE ExpertTerms placesByToken(int source, std::uint32_t slot, layout::ExpertRow& head, bool notes) const {
+  MSCCLPP_DEVICE ExpertTerms placesByToken(int source, std::uint32_t slot, LaneHead& head, bool notes) const {
     auto const topK = experts_.layout.limits.topK;
     auto const lane = thisWarp().rank();
     auto const number = laidOut_.firstOf[source] + slot;
     ExpertTerms const terms(1, [&](std::uint32_t) -> ExpertTerm {
       auto const row = find(source, number, number, notes);
-      if (notes) head.row = row;
+      head.row = row;
       if (notes && row != layout::noExpertRow && out_.origins != nullptr) out_.origins[row] = originOf(source, head);
       return {row, 0};
     });
     if (!notes || lane >= topK || terms.row(0) == layout::noExpertRow) return terms;
-    auto& entry = head.entries[lane];
+    auto const& entry = head.entry;
     auto const at = std::size_t{number} * topK + lane;
     if (out_.weights != nullptr) out_.weights[at] = entry.expert < 0 ? 0 : entry.weight;
     if (out_.experts != nullptr) out_.experts[at] = entry.expert;
     return terms;
   }
-  MSCCLPP_DEVICE std::uint32_t originOf(int source, layout::ExpertRow const& head) const {
+  MSCCLPP_DEVICE std::uint32_t originOf(int source, LaneHead const& head) const {
     return static_cast<std::uint32_t>(source) * experts_.layout.limits.tokens + head.token;
   }
   // The row; noExpertRow: there is no room. `among`: its number among those of which there may be a limit.

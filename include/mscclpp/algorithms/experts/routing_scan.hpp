@@ -33,10 +33,13 @@ struct RoutingBatch {
   std::int32_t expert[mostEntries];
   std::uint32_t position[mostEntries];  // among this rank's tokens for that expert
   std::uint32_t slot[mostEntries];      // among its rows for that expert's rank
-  // By token: bit k is set where the k-th is the first of the token's experts on its rank.
+  // By token: bit k is set where the k-th is the first of the token's experts on its rank; of those, where that rank
+  // has not failed.
   std::uint32_t leads[mostTokens];
+  std::uint32_t sent[mostTokens];
   impl::RankSet ranks[mostTokens];  // that the token goes to
 
+  // Whether the k-th of the token's experts is the first on its rank, for which alone a row is sent there.
   MSCCLPP_DEVICE bool isLead(std::uint32_t token, std::uint32_t k) const { return (leads[token] >> k & 1) != 0; }
 };
 
@@ -47,8 +50,8 @@ struct RoutingCounts {
   std::uint32_t ofRank[maxTeamSize];
 };
 struct RoutingTables {
-  RoutingCounts all;     // of this rank's tokens
-  RoutingCounts before;  // of those ahead of the batch
+  RoutingCounts before;  // of the tokens ahead of the batch
+  RoutingCounts others;  // of the rest, where a block tells of all
   RoutingBatch batch;
 };
 
@@ -57,46 +60,44 @@ struct RoutingTables {
 template <class I>
 class RoutingScan {
  public:
-  // All threads of the blocks call; each block takes tokens that lie together.
+  // All threads of the blocks call. Blocks take batches in turn, so that rows come about in the order of their tokens,
+  // and who waits for a tile of them need not wait for the last.
   template <BlockSet B>
   MSCCLPP_DEVICE RoutingScan(DeviceExperts const& experts, Routing<I> const& routing, B const& blocks)
       : experts_(experts), routing_(routing), tables_(arch::blockShared<impl::RoutingTables, RoutingScan>()) {
     static_assert(std::same_as<decltype(blocks.block()), BlockGroup>, "RoutingScan: by whole blocks");
-    auto const each = ceilDiv(routing.tokens, blocks.blockCount());
-    first_ = minimum(blocks.blockRank() * each, routing.tokens);
-    end_ = minimum(first_ + each, routing.tokens);
-    auto* const words = reinterpret_cast<std::uint32_t*>(&tables_.all);
+    constexpr std::uint32_t turns = 8;
+    each_ = minimum(maximum(ceilDiv(routing.tokens, turns * blocks.blockCount()), 1u), RoutingBatch::mostTokens);
+    first_ = minimum(blocks.blockRank() * each_, routing.tokens);
+    stride_ = blocks.blockCount() * each_;
+    auto* const words = reinterpret_cast<std::uint32_t*>(&tables_.before);
     for (auto i = group_.rank(); i < 2 * sizeof(impl::RoutingCounts) / 4; i += group_.size()) words[i] = 0;
     sync();
-    // Only blocks that tell a rank something need what lies behind their own tokens.
+    countTokens(tables_.before, 0, first_);
+    // Only blocks that tell a rank something need what lies behind.
     teller_ = blocks.blockCount() - 1 - blocks.blockRank();
-    auto const most = teller_ < static_cast<unsigned>(experts.size()) ? routing.tokens : first_;
-    for (auto i = group_.rank(); i < most * routing.topK; i += group_.size()) {
-      auto const token = i / routing.topK;
-      auto const expert = expertAt(token, i % routing.topK);
-      if (expert < 0) continue;
-      bool const leads = isFirstOfRank(token, i % routing.topK, experts.rankOf(expert));
-      count(tables_.all, expert, leads);
-      if (token < first_) count(tables_.before, expert, leads);
-    }
+    if (teller_ < static_cast<unsigned>(experts.size())) countTokens(tables_.others, first_, routing.tokens);
     sync();
   }
 
   // The number of this block among those that tell: the last ones, which have the fewest tokens.
   MSCCLPP_DEVICE std::uint32_t teller() const { return teller_; }
-  // Of expert `local` of that rank, and of its rows; where the block is told of (see the constructor).
+  // Of expert `local` of that rank, and of its rows; where the block tells, ahead of forEachBatch().
   MSCCLPP_DEVICE std::uint32_t tokensFor(int rank, std::uint32_t local) const {
     auto const expert = static_cast<std::uint32_t>(rank) * experts_.layout.perRank + local;
-    return expert < experts_.layout.limits.experts ? tables_.all.ofExpert[expert] : 0;
+    if (expert >= experts_.layout.limits.experts) return 0;
+    return tables_.before.ofExpert[expert] + tables_.others.ofExpert[expert];
   }
-  MSCCLPP_DEVICE std::uint32_t rowsFor(int rank) const { return tables_.all.ofRank[rank]; }
+  MSCCLPP_DEVICE std::uint32_t rowsFor(int rank) const {
+    return tables_.before.ofRank[rank] + tables_.others.ofRank[rank];
+  }
 
   template <class F>
   MSCCLPP_DEVICE void forEachBatch(F const& f) {
     auto& batch = tables_.batch;
     auto const topK = routing_.topK;
-    for (auto first = first_; first < end_; first += RoutingBatch::mostTokens) {
-      auto const tokens = minimum(RoutingBatch::mostTokens, end_ - first);
+    for (auto first = first_; first < routing_.tokens; first += stride_) {
+      auto const tokens = minimum(each_, routing_.tokens - first);
       auto const entries = tokens * topK;
       if (group_.rank() == 0) {
         batch.first = first;
@@ -111,10 +112,9 @@ class RoutingScan {
       for (auto i = group_.rank(); i < entries; i += group_.size()) findPlace(batch, i);
       sync();
       f(static_cast<RoutingBatch const&>(batch));
+      if (first + stride_ >= routing_.tokens) return;
       sync();
-      for (auto i = group_.rank(); i < entries; i += group_.size()) {
-        if (batch.expert[i] >= 0) count(tables_.before, batch.expert[i], batch.isLead(i / topK, i % topK));
-      }
+      countTokens(tables_.before, first, first + stride_);
       sync();
     }
   }
@@ -131,22 +131,45 @@ class RoutingScan {
                  std::uint64_t(layout::Misuse::expert), limit, static_cast<std::uint64_t>(index));
     return static_cast<std::int32_t>(index);
   }
-  // Whether none of those before the k-th of a token's experts is on its rank.
-  MSCCLPP_DEVICE bool isFirstOfRank(std::uint32_t token, std::uint32_t k, int rank) const {
-    auto const* const ofToken = routing_.of(token);
-    for (std::uint32_t other = 0; other < k; ++other) {
-      if (ofToken[other] >= 0 && experts_.rankOf(ofToken[other]) == rank) return false;
+  // Of some of this rank's tokens, one a thread. All lanes of a warp call, as they add up rows for ranks, of which
+  // there are few, before they go to the table.
+  MSCCLPP_DEVICE void countTokens(impl::RoutingCounts& counts, std::uint32_t begin, std::uint32_t end) const {
+    for (auto first = begin; first < end; first += group_.size()) {
+      auto const token = first + group_.rank();
+      impl::RankSet ranks{};
+      for (std::uint32_t k = 0; k < routing_.topK && token < end; ++k) {
+        auto const expert = expertAt(token, k);
+        if (expert < 0 || experts_.hasFailed(experts_.rankOf(expert))) continue;
+        reduceAdd<Order::relaxed, Scope::block>(&counts.ofExpert[expert], 1u);
+        ranks.add(experts_.rankOf(expert));
+      }
+      for (int rank = 0; rank < experts_.size(); ++rank) {
+        auto const tokens = impl::bitsSet(arch::ballot(ranks.has(rank)));
+        if (thisWarp().rank() == 0 && tokens != 0) {
+          reduceAdd<Order::relaxed, Scope::block>(&counts.ofRank[rank], tokens);
+        }
+      }
     }
-    return true;
   }
   MSCCLPP_DEVICE void findLeads(RoutingBatch& batch, std::uint32_t token) const {
     impl::RankSet ranks{};
-    std::uint32_t leads = 0;
+    std::uint32_t leads = 0, sent = 0, unsent = 0;
     for (std::uint32_t k = 0; k < routing_.topK; ++k) {
-      auto const expert = batch.expert[token * routing_.topK + k];
-      if (expert >= 0 && ranks.add(experts_.rankOf(expert))) leads |= 1u << k;
+      auto const entry = token * routing_.topK + k;
+      auto const expert = batch.expert[entry];
+      bool const isLost = expert >= 0 && experts_.hasFailed(experts_.rankOf(expert));
+      if (routing_.unsent != nullptr)
+        routing_.unsent[std::size_t{batch.first} * routing_.topK + entry] = isLost ? 1 : 0;
+      unsent += isLost ? 1 : 0;
+      if (expert < 0 || !ranks.add(experts_.rankOf(expert))) continue;
+      leads |= 1u << k;
+      sent |= isLost ? 0 : 1u << k;
+    }
+    if (routing_.unsentCount != nullptr && unsent != 0) {
+      reduceAdd<Order::relaxed, Scope::device>(routing_.unsentCount, unsent);
     }
     batch.leads[token] = leads;
+    batch.sent[token] = sent;
     batch.ranks[token] = ranks;
   }
   MSCCLPP_DEVICE void findPlace(RoutingBatch& batch, std::uint32_t entry) const {
@@ -160,17 +183,14 @@ class RoutingScan {
     batch.position[entry] = position;
     batch.slot[entry] = slot;
   }
-  MSCCLPP_DEVICE void count(impl::RoutingCounts& counts, std::int32_t expert, bool leads) const {
-    reduceAdd<Order::relaxed, Scope::block>(&counts.ofExpert[expert], 1u);
-    if (leads) reduceAdd<Order::relaxed, Scope::block>(&counts.ofRank[experts_.rankOf(expert)], 1u);
-  }
 
   DeviceExperts const& experts_;
   Routing<I> routing_;
   BlockGroup group_;
   impl::RoutingTables& tables_;
-  std::uint32_t first_ = 0;  // of this block's tokens
-  std::uint32_t end_ = 0;
+  std::uint32_t each_ = 0;    // tokens of a batch
+  std::uint32_t first_ = 0;   // of this block's tokens
+  std::uint32_t stride_ = 0;  // from one of its batches to the next
   std::uint32_t teller_ = 0;
 };
 

@@ -67,6 +67,7 @@ struct RowTwoShot {
   MSCCLPP_DEVICE static std::size_t end(std::size_t all, int owner, int ranks) { return first(all, owner + 1, ranks); }
 };
 
+// Who makes which rows: one of the two above, and no type of a user's.
 template <class S>
 concept RowSchedule = std::same_as<S, RowOneShot> || std::same_as<S, RowTwoShot>;
 
@@ -99,6 +100,8 @@ class RowExchange {
     for (unsigned i = 0; i < U; ++i) place_[i] = i * block + arch::threadIndex();
   }
 
+  // The whole call, once, by all threads of the blocks: epilogue(row, fetched...) for each row that this rank makes, by
+  // the threads of the row; then, with RowTwoShot, it waits until what peers store here has come.
   template <class Epilogue, class... Operands>
   MSCCLPP_DEVICE void run(Epilogue const& epilogue, Operands const&... operands) {
     auto const most = Schedule::end(in_.rows, 0, ranks_);  // nobody makes more

@@ -86,6 +86,7 @@ class Row {
     }
   }
 
+  // Which row of the matrix it is, and how many elements it has.
   MSCCLPP_DEVICE std::size_t index() const { return index_; }
   MSCCLPP_DEVICE std::size_t columns() const { return columns_; }
   // What this thread holds: of its slot i, below `slots`, the first count(i) values, of the columns from column(i) on.
@@ -98,10 +99,10 @@ class Row {
   template <RowOperand O>
   MSCCLPP_DEVICE auto fetch(O const& operand) const {
     check(operand, columns_);
-    FetchedOperand<typename O::Element, N, U> fetched{};
+    FetchedOperand<Access<std::remove_const_t<typename O::Element>>, U> fetched{};
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
-      if (count_[i] != 0) fetched.values[i] = elementsOf(operand, i);
+      if (count_[i] != 0) hold(fetched.held[i], operand, i);
     }
     return fetched;
   }
@@ -189,28 +190,29 @@ class Row {
   MSCCLPP_DEVICE void check(View<X> const& vector, std::size_t wanted) const {
     requireShape(index_ + 1, vector.count, wanted);
   }
-  template <class X>
-  MSCCLPP_DEVICE void check(FetchedOperand<X, N, U> const&, std::size_t) const {}
+  template <class A>
+  MSCCLPP_DEVICE void check(FetchedOperand<A, U> const&, std::size_t) const {}
 
   template <class X>
-  MSCCLPP_DEVICE Vector<std::remove_const_t<X>, N> elementsOf(MatrixView<X> const& operand, unsigned i) const {
-    return Access<std::remove_const_t<X>>::read(asConst(operand.row(index_)), column_[i], count_[i]);
+  using HeldOf = typename Access<std::remove_const_t<X>>::Held;
+  template <class X>
+  MSCCLPP_DEVICE void hold(HeldOf<X>& held, MatrixView<X> const& operand, unsigned i) const {
+    hold(held, operand.row(index_), i);
   }
   template <class X>
-  MSCCLPP_DEVICE Vector<std::remove_const_t<X>, N> elementsOf(View<X> const& operand, unsigned i) const {
-    return Access<std::remove_const_t<X>>::read(asConst(operand), column_[i], count_[i]);
-  }
-  template <class X>
-  MSCCLPP_DEVICE static View<X const> asConst(View<X> const& view) {
-    return {view.data, view.count};
+  MSCCLPP_DEVICE void hold(HeldOf<X>& held, View<X> const& operand, unsigned i) const {
+    Access<std::remove_const_t<X>>::hold(held, {operand.data, operand.count}, column_[i], count_[i]);
   }
   template <RowOperand O>
   MSCCLPP_DEVICE auto valuesOf(O const& operand, unsigned i) const {
-    return convert<DefaultAccumulator<typename O::Element>>(elementsOf(operand, i));
+    using X = std::remove_const_t<typename O::Element>;
+    HeldOf<X> held{};
+    hold(held, operand, i);
+    return convert<DefaultAccumulator<X>>(Access<X>::valuesOf(held));
   }
-  template <class X>
-  MSCCLPP_DEVICE auto valuesOf(FetchedOperand<X, N, U> const& operand, unsigned i) const {
-    return convert<DefaultAccumulator<X>>(operand.values[i]);
+  template <class A>
+  MSCCLPP_DEVICE auto valuesOf(FetchedOperand<A, U> const& operand, unsigned i) const {
+    return convert<DefaultAccumulator<typename A::Element>>(operand.values(i));
   }
 
   template <class F, class... Others>

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
@@ -38,30 +39,55 @@ struct RowSlots {
 // are whole words.
 template <class X, unsigned N, unsigned Together>
 struct RowAccess {
+  using Element = X;
   static constexpr unsigned granule = minimum<unsigned>(Together * sizeof(X), 16);
   static constexpr bool inWords = granule >= 4 && granule >= sizeof(X);
   static constexpr unsigned words = minimum<unsigned>(N * sizeof(X) / 4, 4);  // of a payload
   static constexpr unsigned each = inWords ? words * 4 / sizeof(X) : 1;       // elements in it
+  static_assert(N % each == 0);
 
-  MSCCLPP_DEVICE static Vector<X, N> read(View<X const> row, std::uint32_t column, unsigned count) {
-    Vector<X, N> values{};
+  struct Packed {
+    Payload<words> part[N / each];
+  };
+  // Elements as they lie in memory. Where they are unpacked only later, no load of them is waited for until then.
+  using Held = std::conditional_t<inWords, Packed, Vector<X, N>>;
+
+  // Takes the first `count`.
+  MSCCLPP_DEVICE static void hold(Held& held, View<X const> row, std::uint32_t column, unsigned count) {
     if constexpr (inWords) {
       PayloadReader<X, words, granule> const reader(row);
       auto const window = reader.window(0);
       MSCCLPP_UNROLL
       for (unsigned first = 0; first < N; first += each) {
         if (first >= count) break;
-        auto const part = unpack<X>(reader.read(window, (column + first) * elementBytes, bytesOf(count - first)));
-        MSCCLPP_UNROLL
-        for (unsigned k = 0; k < each; ++k) values[first + k] = part[k];
+        held.part[first / each] = reader.read(window, (column + first) * elementBytes, bytesOf(count - first));
       }
     } else {
       MSCCLPP_UNROLL
       for (unsigned k = 0; k < N; ++k) {
-        if (k < count) values[k] = row.data[column + k];
+        if (k < count) held[k] = row.data[column + k];
       }
     }
-    return values;
+  }
+  MSCCLPP_DEVICE static Vector<X, N> valuesOf(Held const& held) {
+    if constexpr (inWords) {
+      Vector<X, N> values{};
+      MSCCLPP_UNROLL
+      for (unsigned first = 0; first < N; first += each) {
+        auto const part = unpack<X>(held.part[first / each]);
+        MSCCLPP_UNROLL
+        for (unsigned k = 0; k < each; ++k) values[first + k] = part[k];
+      }
+      return values;
+    } else {
+      return held;
+    }
+  }
+
+  MSCCLPP_DEVICE static Vector<X, N> read(View<X const> row, std::uint32_t column, unsigned count) {
+    Held held{};
+    hold(held, row, column, count);
+    return valuesOf(held);
   }
 
   MSCCLPP_DEVICE static void write(View<X> row, std::uint32_t column, Vector<X, N> const& values, unsigned count) {
@@ -107,10 +133,13 @@ inline constexpr bool isColumns<View<T>> = true;
 template <class O>
 concept RowOperand = impl::isMatrix<O> || impl::isColumns<O>;
 
-// An operand's elements at a thread's places of a row.
-template <class X, unsigned N, unsigned U>
+// An operand's elements at a thread's places of a row, as `Access` holds them.
+template <class Access, unsigned U>
 struct FetchedOperand {
-  Vector<X, N> values[U];
+  typename Access::Held held[U];
+
+  // Those of slot i; their loads are waited for here.
+  MSCCLPP_DEVICE auto values(unsigned i) const { return Access::valuesOf(held[i]); }
 };
 
 }  // namespace MSCCLPP_BACKEND

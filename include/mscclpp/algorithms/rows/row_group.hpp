@@ -168,6 +168,7 @@ struct WarpsPerRow {
 };
 
 struct BlockPerRow {
+  // One. The shape has a thread for each payload, in whole warps, but no more than 1024.
   MSCCLPP_HOST_DEVICE static constexpr unsigned rowsOfBlock(unsigned) { return 1; }
   static constexpr LaunchShape shape(std::uint64_t payloads) {
     return {.threads = static_cast<unsigned>(minimum<std::uint64_t>(roundUp<std::uint64_t>(payloads, 32), 1024))};
@@ -208,6 +209,7 @@ struct BlockPerRow {
 };
 
 struct ClusterPerRow {
+  // One, which it shares with the other blocks of its cluster.
   MSCCLPP_HOST_DEVICE static constexpr unsigned rowsOfBlock(unsigned) { return 1; }
   // Blocks of 128 threads, and larger ones where 8 are too few.
   static constexpr LaunchShape shape(std::uint64_t payloads) {

@@ -26,6 +26,8 @@ struct OneShot {
   template <class Tr>
   static constexpr std::uint32_t spreadBelow = Tr::slotBytes == 16 && Tr::slotsPerGroup == 1 && !Tr::signals ? 1024 : 0;
 
+  // By all threads of the blocks, as collective/allreduce.hpp says. One wait a round, for all peers' payloads, and none
+  // at the end. Without elements nothing is sent, and no round counted.
   template <class Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, View<T> out,
                                  Epilogue const& epilogue) {

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What each collective sends where: plans for one exchange (schedule/one_exchange.hpp).
+//
+//   largest()               elements of the largest part that any rank sends another, the same on every rank: it says
+//                           how many rounds there are
+//   send(peer)              what goes to that rank; no elements where nothing does
+//   receive(peer)           where what comes from it is stored; of the own rank, where what it sends itself is moved
+//   own()                   this rank's contribution to the result that it makes
+//   results(), result(i)    in how many places the result is stored, and each; no elements where there is none
+//   firstElement()          the index from which the epilogue counts
+//
+// Every thread asks, round by round: some additions, and loads where parts are VariableParts.
 #pragma once
 
 #include <cstddef>

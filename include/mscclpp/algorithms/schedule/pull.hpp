@@ -18,6 +18,7 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// Every thread asks anew for each tile, and for targets at each payload: answers should cost no more than an address.
 template <class P>
 concept PullPlan = requires(P const& plan, int rank) {
   typename P::Element;
@@ -26,7 +27,10 @@ concept PullPlan = requires(P const& plan, int rank) {
   { plan.firstElement() } -> std::same_as<std::uint64_t>;       // index of the share's first, for the epilogue
 };
 
+// Of collectives that reduce, over a DirectTransport.
 struct PullSchedule {
+  // The work is dealt out. Peers load all inputs; they store into all outputs but those of a reduce-scatter, where each
+  // rank has its own result.
   static constexpr bool dealsOut(Collective) { return true; }
   static constexpr Windows windows(Collective collective) {
     return {.in = true, .out = collective != Collective::reduceScatter};
@@ -47,6 +51,8 @@ struct PullSchedule {
             .loads = true};
   }
 
+  // By all threads of the blocks: meets the same block of every peer, reduces, and meets it again, by when each has
+  // read and stored its part.
   template <DirectTransport Tr, class R, int Ranks, BlockSet B, PullPlan P, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, P const& plan, Epilogue const& epilogue) {
     DirectRound const round(team, blocks);

@@ -21,6 +21,8 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// `sameToAll`: send() is the same part for every peer, and is read once where addresses allow. Every thread asks, more
+// than once.
 template <class P>
 concept PushPlan = requires(P const& plan, int peer) {
   typename P::Element;
@@ -29,7 +31,10 @@ concept PushPlan = requires(P const& plan, int peer) {
   { plan.target(peer) } -> std::same_as<typename P::Element*>;  // null: nothing goes there
 };
 
+// Of collectives that only move data, over a DirectTransport.
 struct PushSchedule {
+  // The work is dealt out where there are no parts. Peers store into the outputs; the input of a broadcast is read by
+  // them, too.
   static constexpr bool dealsOut(Collective) { return true; }
   static constexpr Windows windows(Collective collective) {
     return {.in = collective == Collective::broadcast, .out = true};
@@ -46,6 +51,9 @@ struct PushSchedule {
   // A broadcast is shared out: every rank hands a part of it on.
   static constexpr bool relays = true;
 
+  // By all threads of the blocks: meets the same block of every peer, stores, and meets it again. Bulk copies need
+  // whole blocks, and elements as they are; where the GPU has none, or an address is no multiple of 16 bytes, threads
+  // copy instead.
   template <DirectTransport Tr, int Ranks, BlockSet B, PushPlan P>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, P const& plan) {
     DirectRound const round(team, blocks);

@@ -18,6 +18,7 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// What an all-to-all of Permuted tensors does with each of them.
 struct StridedPush {
   // Between the meetings of a DirectRound. `Unroll` accesses of a thread are in flight together.
   template <unsigned Unroll, int Ranks, BlockSet B, class In, class T>

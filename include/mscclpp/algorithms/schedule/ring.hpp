@@ -42,6 +42,9 @@ struct RingSchedule {
   // Rows of the stage: one per rank.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t ranks) { return ranks; }
 
+  // By all threads of the blocks. On return these blocks' pieces of `out` are there, whoever made them. A piece has
+  // Tr::piece bytes, or less where a block's stage has no room for one of each rank; a stage with less than 128 bytes a
+  // rank is refused.
   template <StagePieceTransport Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, SymmetricView<T> const& out,
                                  Epilogue const& epilogue) {

@@ -9,11 +9,13 @@
 
 namespace mscclpp {
 
+// What one rank has of the elements.
 struct Share {
   std::uint64_t first;  // element
   std::uint64_t count;
 };
 
+// Of `count` elements of T, whose size divides 128.
 template <class T>
 MSCCLPP_HOST_DEVICE constexpr Share shareOf(std::uint64_t count, unsigned ranks, unsigned rank) {
   constexpr std::uint64_t line = 128 / sizeof(T);

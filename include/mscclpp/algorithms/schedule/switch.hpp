@@ -31,6 +31,7 @@ concept SwitchStorePlan = requires(P const& plan, int peer) {
   { plan.multicastTarget() } -> std::same_as<typename P::Element*>;
 };
 
+// Bits may differ from those of other schedules, since the switch adds; they are the same on all ranks.
 struct SwitchSchedule {
   static constexpr bool rankOrder = false;  // the switch has an order of its own
   static constexpr bool fixedRanks = false;
@@ -44,6 +45,8 @@ struct SwitchSchedule {
   // A broadcast goes straight from the root to all.
   static constexpr bool relays = false;
 
+  // By all threads of the blocks, which meet the same block of every rank before and after. A team, or buffers, without
+  // multicast addresses are refused.
   template <DirectTransport Tr, class R, int Ranks, BlockSet B, SwitchPlan P, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, P const& plan, Epilogue const& epilogue) {
     requireMulticast(team, plan.hasMulticast());
@@ -52,6 +55,8 @@ struct SwitchSchedule {
     round.finish();
   }
 
+  // The same for what a rank stores to all. Ends that are no whole 16 bytes of the target are copied to each rank
+  // apart; so is everything, in code for GPUs without multicast.
   template <DirectTransport Tr, int Ranks, BlockSet B, SwitchStorePlan P>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, P const& plan) {
     static_assert(std::same_as<decltype(plan.send(0)), View<typename P::Element const>>,

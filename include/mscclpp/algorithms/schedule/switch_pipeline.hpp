@@ -24,12 +24,14 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// The steps of a chunk, in their order.
 enum class PipelineRole : std::uint8_t { copyIn, reduce, copyOut };
 
 struct WarpRoles {
   static constexpr unsigned leastThreads = 96;
   static constexpr unsigned leastBlocks = 1;
 
+  // Units of a grid: its blocks.
   template <BlockSet B>
   MSCCLPP_DEVICE static unsigned units(B const& blocks) {
     return blocks.blockCount();
@@ -54,6 +56,7 @@ struct BlockRoles {
   static constexpr unsigned leastThreads = 1;
   static constexpr unsigned leastBlocks = 3;
 
+  // Units of a grid: a third of its blocks. One or two that are left over have no work.
   template <BlockSet B>
   MSCCLPP_DEVICE static unsigned units(B const& blocks) {
     return blocks.blockCount() / 3;
@@ -74,8 +77,12 @@ struct SwitchPipeline {
   static constexpr bool reduces = switchReduces<T, Op>;
   static constexpr unsigned leastThreads = Roles::leastThreads;
   static constexpr unsigned leastBlocks = Roles::leastBlocks;
+  // A unit's chunk is not cut into rows: ranks have shares of it.
   MSCCLPP_HOST_DEVICE static constexpr std::uint32_t rows(std::uint32_t) { return 1; }
 
+  // By all threads of the blocks. Refuses too few threads or blocks for the roles, a team without multicast addresses,
+  // and a workspace without stage. A block returns when the same block of every rank has come to its end: a unit waits
+  // for the slowest rank twice a chunk and once more there.
   template <StagedTransport Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, View<T> out,
                                  Epilogue const& epilogue) {

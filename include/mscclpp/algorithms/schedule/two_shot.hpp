@@ -27,6 +27,8 @@ struct TwoShot {
     return {.traffic = {.part = share, .sent = sent, .stored = sent, .local = sent + of.bytes}, .exchanges = 2};
   }
 
+  // By all threads of the blocks, as collective/allreduce.hpp says. Two waits a round: for what peers have of this
+  // rank's share, and for the results of theirs.
   template <class Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, View<T> out,
                                  Epilogue const& epilogue) {

@@ -71,6 +71,8 @@ struct TwoShotPush {
     return {.traffic = {.part = share, .sent = sent, .stored = sent, .local = of.bytes}, .barriers = 1};
   }
 
+  // By all threads of the blocks, over transports that signal. On return what the same blocks of the peers have stored
+  // into this rank's output is there. reduce() is the same to a root.
   template <class Tr, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, SymmetricView<T> const& out,
                                  Epilogue const& epilogue) {

@@ -27,6 +27,8 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
 struct TwoShotQuantised {
+  // By all threads of the blocks; in LL128's lines warps pass their scales on as a whole. Two waits a round. Refuses a
+  // workspace whose rows have no room for the packets of one bundle of threads.
   template <WireTransport W, class R, int Ranks, BlockSet B, ElementSource S, class T, class Epilogue>
   MSCCLPP_DEVICE static void run(DeviceTeam const& team, B const& blocks, S const& in, View<T> out,
                                  Epilogue const& epilogue) {

@@ -32,6 +32,7 @@ struct MemoryTransport {
   // 32 of 256 for 128 MiB among 4 H100.
   static constexpr LaunchPolicy launch{.perThread = slotBytes * Unroll, .largestBlocks = 264, .crowdedThreads = 512};
 
+  // Where a slot's data begins in a run of slots, and how many bytes it has; how many slots hold so many bytes.
   template <class U>
   MSCCLPP_DEVICE static constexpr U dataOffset(U slot) {
     return slot * 16;
@@ -39,11 +40,13 @@ struct MemoryTransport {
   MSCCLPP_DEVICE static constexpr unsigned dataBytes(std::uint32_t) { return 16; }
   MSCCLPP_HOST_DEVICE static constexpr std::uint64_t slotsFor(std::uint64_t bytes) { return (bytes + 15) / 16; }
 
+  // With this much each block takes a whole tile in one round; with less it takes more rounds.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,
                                                             std::uint32_t rows) {
     return {blocks, 0, 0, std::uint64_t{rows} * threads * Unroll * slotBytes};
   }
 
+  // By all threads of the blocks, alike. Refuses a stage with less than 128 bytes of a block for each of `rows`.
   template <BlockSet B>
   class Session {
    public:
@@ -54,15 +57,19 @@ struct MemoryTransport {
               std::uint64_t{128} * rows);
     }
 
+    // All threads of the block move payloads.
     MSCCLPP_DEVICE std::uint32_t rowSlots() const { return rowSlots_; }
     MSCCLPP_DEVICE std::uint32_t threads() const { return blocks_.block().size(); }
 
+    // Waits for the kernel ahead and for the block's threads, and begins to load the epoch. Refuses a larger grid than
+    // the workspace is made for.
     MSCCLPP_DEVICE void open() {
       auto const read = beginReadEpoch(team_, blocks_);
       epoch_ = read.rounds;
       astray_ = read.astray;
     }
 
+    // Here the epoch has to be there. Goes over to the other half of the stage; refuses rounds that are astray.
     MSCCLPP_DEVICE void beginRound() {
       requireTogether(team_.watch, astray_);
       ++epoch_;
@@ -70,6 +77,7 @@ struct MemoryTransport {
               std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * team_.layout.stageSlice;
     }
 
+    // A plain store: it has come when the peer returns from the next exchange().
     MSCCLPP_DEVICE void put(std::byte* to, unsigned row, unsigned slot, Payload<4> const& payload, bool active) const {
       if (active) *at(to, row, slot) = payload;
     }
@@ -80,6 +88,7 @@ struct MemoryTransport {
       awaitPhase(team_, blocks_, phase, epoch_);
     }
 
+    // Plain loads, of what came ahead of the last exchange(); they wait for nothing.
     template <unsigned Count>
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<4> (&values)[Count]) const {
       arch::leaveUnset(values);
@@ -89,6 +98,7 @@ struct MemoryTransport {
       }
     }
 
+    // A barrier of the block, and a store.
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
     // The barrier before the next signal is enough.
     MSCCLPP_DEVICE void endRound() const {}

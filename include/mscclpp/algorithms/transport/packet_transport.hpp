@@ -39,6 +39,8 @@ struct PacketTransport : P {
                                             : layout::WorkspaceRequirement{blocks, bytes, 0, 0};
   }
 
+  // By all threads of the blocks, alike. Refuses a region with less than 128 bytes of a block for each of `rows`; of
+  // LL128 also links that tear lines, and blocks of less than a warp.
   template <BlockSet B>
   class Session {
    public:
@@ -57,6 +59,7 @@ struct PacketTransport : P {
               32, blocks.block().size());
     }
 
+    // Of this block, in either half of the region.
     MSCCLPP_DEVICE std::uint32_t rowSlots() const { return rowSlots_; }
     // Threads of the block that move payloads; LL128 leaves an incomplete last warp out.
     MSCCLPP_DEVICE std::uint32_t threads() const {
@@ -64,12 +67,16 @@ struct PacketTransport : P {
       return P::wholeWarp ? all / 32 * 32 : all;
     }
 
+    // Waits for the kernel ahead and for the block's threads, and begins to load the epoch. Refuses a larger grid than
+    // the workspace is made for.
     MSCCLPP_DEVICE void open() {
       auto const read = beginReadEpoch(team_, blocks_);
       epoch_ = read.rounds;
       astray_ = read.astray;
     }
 
+    // Here the epoch has to be there; it makes the flag, and chooses the half. Rounds that are astray are refused in
+    // exchange(): a branch here would delay the packets.
     MSCCLPP_DEVICE void beginRound() {
       ++epoch_;
       auto const unheard = astray_ == 0 ? heard_.begin(epoch_, team_.rank, team_.size) : -1;
@@ -78,6 +85,7 @@ struct PacketTransport : P {
       base_ = evenBase_ + std::uint64_t{static_cast<std::uint32_t>(epoch_ % 2) * team_.layout.blocks} * slice();
     }
 
+    // A relaxed store, which orders nothing else. LL128: by whole warps, those without data too.
     MSCCLPP_DEVICE void put(std::byte* to, unsigned row, unsigned slot, Payload<P::words> const& payload,
                             bool active) const {
       P::store(to + offset(row, slot), payload, flag_, active);
@@ -89,11 +97,14 @@ struct PacketTransport : P {
       if (active) P::storeMulticast(team_.multicast + offset(row, slot), payload, flag_);
     }
 
+    // Waits for nobody, but in the rare round that clears old packets: then for the same block of every peer.
     MSCCLPP_DEVICE void exchange(unsigned phase) const {
       requireTogether(team_.watch, astray_);
       if (phase == 0) sweep();
     }
 
+    // Polls until all active slots have this round's flag. That orders nothing but the payloads themselves. LL128: by
+    // whole warps.
     template <unsigned Count>
     MSCCLPP_DEVICE void receive(Source const (&sources)[Count], Payload<P::words> (&values)[Count]) const {
       arch::leaveUnset(values);
@@ -119,6 +130,8 @@ struct PacketTransport : P {
     }
     MSCCLPP_DEVICE void await(unsigned phase) const { awaitPhase(team_, blocks_, phase, epoch_); }
 
+    // A barrier of the block, and a store. endRound(): a barrier, so that no thread puts for the next round while one
+    // still reads of this.
     MSCCLPP_DEVICE void commit() const { commitEpoch(team_, blocks_, epoch_); }
     MSCCLPP_DEVICE void endRound() const {
       heard_.end();

@@ -26,6 +26,7 @@ struct PeerMemory {
   static constexpr std::size_t sharedBytes = 0;
   static constexpr LaunchPolicy launch{.perThread = 16 * Unroll, .largestThreads = 512};
 
+  // Signals only: no data lies in the workspace.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t, std::uint32_t) {
     return {blocks, 0, 0, 0};
   }
@@ -42,6 +43,7 @@ struct BulkMemory {
   static constexpr LaunchPolicy launch{
       .perThread = Chunk / 32, .threads = 32, .largestThreads = 32, .largestBlocks = 32};
 
+  // As of PeerMemory.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t, std::uint32_t) {
     return {blocks, 0, 0, 0};
   }

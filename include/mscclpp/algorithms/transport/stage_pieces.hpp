@@ -30,6 +30,7 @@ struct StagePieces {
   }
 };
 
+// `sharedBytes` would make it a DirectTransport, with which schedules store into buffers and not into stages.
 template <class T>
 concept StagePieceTransport = requires {
   { T::piece } -> std::convertible_to<unsigned>;

@@ -31,6 +31,7 @@ struct SwitchMemory {
   static constexpr LaunchPolicy launch{
       .perThread = 16 * Unroll, .threads = 512, .largestThreads = 512, .largestBlocks = 32};
 
+  // Signals only; the workspaces have multicast addresses for them.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t, std::uint32_t) {
     return {blocks, 0, 0, 0, 1};
   }
@@ -44,12 +45,14 @@ struct SwitchStage {
   static constexpr LaunchPolicy launch = SwitchMemory<Unroll>::launch;
   static constexpr bool staged = true;
 
+  // A chunk for each block, however many ranks there are.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,
                                                             std::uint32_t) {
     return {blocks, 0, 0, std::uint64_t{threads} * Unroll * 16, 1};
   }
 };
 
+// By way of workspaces, for SwitchPipeline.
 template <class T>
 concept StagedTransport = requires {
   requires T::staged;
@@ -61,6 +64,7 @@ template <MulticastPacketFormat P, unsigned Unroll = 1>
 struct SwitchPackets : PacketTransport<P, Unroll> {
   static constexpr bool toAll = true;
 
+  // As PacketTransport's, with multicast addresses besides.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,
                                                             std::uint32_t rows) {
     auto need = PacketTransport<P, Unroll>::requirement(blocks, threads, rows);

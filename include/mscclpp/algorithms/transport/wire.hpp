@@ -40,6 +40,7 @@ struct Wire {
   static constexpr unsigned slots = valueSlots + (inLines ? 0 : 1);  // of a thread
   using Packets = PacketTransport<P, slots>;
 
+  // That of its packets, with `slots` for each thread.
   static constexpr layout::WorkspaceRequirement requirement(std::uint32_t blocks, std::uint32_t threads,
                                                             std::uint32_t rows) {
     return Packets::requirement(blocks, threads, rows);
@@ -59,6 +60,7 @@ struct Wire {
   MSCCLPP_DEVICE static unsigned groupOf(unsigned thread) { return thread / bundle * groupsOfBundle + thread % bundle; }
 
   using Values = Vector<float, Group>;
+  // A thread's group as it travels; in lines, every eighth thread's has the scales of the other seven.
   struct Packed {
     Payload<P::words> payload[slots];
   };
@@ -123,6 +125,7 @@ template <class T>
 inline constexpr bool isWire = false;
 template <class Q, unsigned Group, class P>
 inline constexpr bool isWire<Wire<Q, Group, P>> = true;
+// Wire itself: TwoShotQuantised knows how threads and groups go together.
 template <class T>
 concept WireTransport = isWire<T>;
 

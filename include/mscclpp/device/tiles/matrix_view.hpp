@@ -54,6 +54,7 @@ class SymmetricMatrix {
                                  std::size_t columns)
       : view_(window, offset, rows * columns), rows_(rows), columns_(columns) {}
 
+  // The matrix of `rank`, as mapped here, and this rank's own.
   MSCCLPP_DEVICE MatrixView<T> of(int rank) const { return {view_.at(rank), rows_, columns_}; }
   MSCCLPP_DEVICE MatrixView<T> own() const {
     auto const view = view_.own();

@@ -39,6 +39,7 @@ namespace mscclpp {
 template <class T>
 concept VectorAddable = std::same_as<T, float> || std::same_as<T, Half> || std::same_as<T, BFloat16>;
 
+// What bulkReduceAdd() adds.
 template <class T>
 concept BulkAddable = VectorAddable<T> || std::same_as<T, std::uint32_t> || std::same_as<T, std::int32_t> ||
     std::same_as<T, std::uint64_t>;

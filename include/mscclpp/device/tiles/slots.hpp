@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/group.hpp"
@@ -30,6 +31,7 @@
 
 namespace mscclpp {
 
+// `count` elements in one row of the whole matrix, from (row, column) on.
 struct TilePlace {
   std::uint32_t row;
   std::uint32_t column;
@@ -81,18 +83,25 @@ MSCCLPP_DEVICE bool isWhole(MatrixView<T> const& matrix, unsigned bytes) {
   return isAligned(matrix.data, bytes) && matrix.stride * sizeof(T) % bytes == 0;
 }
 
-// The first `count` of N elements, in payloads where that is `whole`. Elements behind them are zero, or not written.
-template <unsigned N, class T>
-MSCCLPP_DEVICE Vector<T, N> loadElements(T const* from, unsigned count, bool whole) {
-  constexpr unsigned words = N * sizeof(T) / 4;
-  if (whole && count == N) return unpack<T>(*reinterpret_cast<Payload<words> const*>(from));
-  Vector<T, N> values{};
-  MSCCLPP_UNROLL
-  for (unsigned k = 0; k < N; ++k) {
-    if (k < count) values[k] = from[k];
+// Takes the first `count` of 16 bytes of elements; those behind them are zero. With Whole a lane takes all, from a
+// multiple of 16 bytes, or leaves `to` as it is: nothing but the load is done to `to`, so that several are on their way
+// until the first is unpacked.
+template <bool Whole, class T>
+MSCCLPP_DEVICE void loadElements(Payload<4>& to, T const* from, unsigned count) {
+  if constexpr (Whole) {
+    if (count != 0) to = *reinterpret_cast<Payload<4> const*>(from);
+  } else {
+    constexpr unsigned n = 16 / sizeof(T);
+    Vector<T, n> values{};
+    MSCCLPP_UNROLL
+    for (unsigned k = 0; k < n; ++k) {
+      if (k < count) values[k] = from[k];
+    }
+    to = pack(values);
   }
-  return values;
 }
+
+// Of N elements the first `count`, in payloads where that is `whole`.
 
 template <unsigned N, class T>
 MSCCLPP_DEVICE void storeElements(T* to, Vector<T, N> const& values, unsigned count, bool whole) {
@@ -113,6 +122,16 @@ MSCCLPP_DEVICE void storeElements(T* to, Vector<T, N> const& values, unsigned co
   MSCCLPP_UNROLL
   for (unsigned k = 0; k < N; ++k) {
     if (k < count) to[k] = values[k];
+  }
+}
+
+// f(std::true_type or std::false_type), as `condition` is.
+template <class F>
+MSCCLPP_DEVICE void withConstant(bool condition, F const& f) {
+  if (condition) {
+    f(std::true_type{});
+  } else {
+    f(std::false_type{});
   }
 }
 
@@ -140,29 +159,33 @@ MSCCLPP_DEVICE void foldSlots(G const& group, Slots<T> const& slots, TileAt cons
   bool const wholeIn = impl::isWhole(partOf(0), 16);  // all slots lie alike where rows are whole payloads
   bool const wholeOut = impl::isWhole(out, minimum<unsigned>(n * sizeof(Out), 16));
   auto const perRow = ceilDiv(tile.columns, n);
-  for (unsigned i = group.rank(); i < perRow * tile.rows; i += group.size()) {
-    auto const row = i / perRow;
-    auto const column = i % perRow * n;
-    auto const count = minimum(n, tile.columns - column);
-    Vector<Acc, n> total{};
-    for (int first = 0; first < ranks; first += together) {
-      Vector<T, n> parts[together];
-      arch::leaveUnset(parts);
-      MSCCLPP_UNROLL
-      for (int k = 0; k < together; ++k) {
-        if (first + k < ranks) parts[k] = impl::loadElements<n>(partOf(first + k).at(row, column), count, wholeIn);
+  impl::withConstant(wholeIn && tile.columns % n == 0, [&](auto whole) {
+    for (unsigned i = group.rank(); i < perRow * tile.rows; i += group.size()) {
+      auto const row = i / perRow;
+      auto const column = i % perRow * n;
+      auto const count = minimum(n, tile.columns - column);
+      Vector<Acc, n> total{};
+      for (int first = 0; first < ranks; first += together) {
+        Payload<4> parts[together];
+        arch::leaveUnset(parts);
+        MSCCLPP_UNROLL
+        for (int k = 0; k < together; ++k) {
+          if (first + k < ranks) {
+            impl::loadElements<decltype(whole)::value>(parts[k], partOf(first + k).at(row, column), count);
+          }
+        }
+        MSCCLPP_UNROLL
+        for (int k = 0; k < together; ++k) {
+          if (first + k >= ranks) continue;
+          auto const values = convert<Acc>(unpack<T>(parts[k]));
+          total = first + k == 0 ? values : map(total, values, Op{});
+        }
       }
-      MSCCLPP_UNROLL
-      for (int k = 0; k < together; ++k) {
-        if (first + k >= ranks) continue;
-        auto const values = convert<Acc>(parts[k]);
-        total = first + k == 0 ? values : map(total, values, Op{});
-      }
+      total = map(total, [&](Acc sum) { return Op{}.finish(sum, ranks); });
+      auto const results = epilogue(total, TilePlace{tile.row + row, tile.column + column, count});
+      impl::storeElements<n>(out.at(row, column), convert<Out>(results), count, wholeOut);
     }
-    total = map(total, [&](Acc sum) { return Op{}.finish(sum, ranks); });
-    auto const results = epilogue(total, TilePlace{tile.row + row, tile.column + column, count});
-    impl::storeElements<n>(out.at(row, column), convert<Out>(results), count, wholeOut);
-  }
+  });
 }
 
 }  // namespace MSCCLPP_BACKEND

@@ -55,8 +55,10 @@ class Tickets {
 template <TileOrder O, class T>
 class TicketRange {
  public:
+  // Reached where the group's ticket is past the range's.
   struct End {};
 
+  // ++ takes a ticket, with the whole group: a range is gone through once.
   class Iterator {
    public:
     MSCCLPP_DEVICE explicit Iterator(TicketRange& range) : range_(range) { find(); }

@@ -11,6 +11,10 @@
 //   round.ticket(group)                           0, 1, 2, ... in the order in which groups of this rank ask
 //   round.end()
 //
+// TileRound(flags, blocks, absent): a round without some of the ranks: `absent`, in this device's memory, has a number
+// for each, not 0 where it takes no part, and is the same on all others. Nobody waits for those, and nothing is written
+// to them; a rank that has been absent stays so, since its rounds are behind.
+//
 // All threads of the blocks call begin and end, once a kernel (or on both sides of a gridBarrier); all ranks begin each
 // round. Grids may differ between ranks and launches. One thread calls ready, arrive and await, all of a group ticket.
 // Counters begin each round at zero, and nothing is passed from the host, so graphs can be replayed.
@@ -54,6 +58,7 @@ struct DeviceTileFlags : layout::TileFlagsHandle {
     return TileRound<B>(*this, blocks);
   }
 
+  // This rank's counters of rounds, one for each of layout.blocks blocks.
   MSCCLPP_DEVICE layout::RoundCounter* epochs() const {
     return reinterpret_cast<layout::RoundCounter*>(bases[rank] + layout.epochs);
   }
@@ -75,7 +80,8 @@ struct DeviceTileFlags : layout::TileFlagsHandle {
 template <BlockSet B>
 class TileRound {
  public:
-  MSCCLPP_DEVICE TileRound(DeviceTileFlags const& flags, B const& blocks) : flags_(flags), blocks_(blocks) {
+  MSCCLPP_DEVICE TileRound(DeviceTileFlags const& flags, B const& blocks, std::int32_t const* absent = nullptr)
+      : flags_(flags), blocks_(blocks), absent_(absent) {
     using layout::Misuse;
     require(blocks.blockCount() <= flags.layout.blocks, flags.watch, -1, std::uint64_t(Misuse::tileBlocks),
             flags.layout.blocks, blocks.blockCount());
@@ -86,15 +92,19 @@ class TileRound {
     number_ = read.rounds + 1;
     if (blocks.blockRank() != 0) return;
     for (int peer = static_cast<int>(group.rank()); peer < flags.size; peer += static_cast<int>(group.size())) {
-      store<Order::release, Scope::system>(flags.begun(peer, flags.rank), number_);
+      if (!isAbsent(peer)) store<Order::release, Scope::system>(flags.begun(peer, flags.rank), number_);
     }
   }
 
+  // Whether a rank takes no part in the round; this one always does.
+  MSCCLPP_DEVICE bool isAbsent(int rank) const {
+    return absent_ != nullptr && rank != flags_.rank && absent_[rank] != 0;
+  }
   MSCCLPP_DEVICE std::uint64_t number() const { return number_; }
 
   MSCCLPP_DEVICE void ready(int rank) const {
     requireRank(rank);
-    if (rank == flags_.rank) return;
+    if (rank == flags_.rank || isAbsent(rank)) return;
     auto const* const word = flags_.begun(flags_.rank, rank);
     poll(flags_.watch, {layout::WaitKind::tileRound, rank, 0, number_}, [&](std::uint64_t& seen) {
       seen = load<Order::acquire, Scope::system>(word);
@@ -152,6 +162,7 @@ class TileRound {
 
   DeviceTileFlags const& flags_;
   B blocks_;
+  std::int32_t const* absent_;
   std::uint64_t number_ = 0;
 };
 

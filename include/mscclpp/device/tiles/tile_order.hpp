@@ -26,6 +26,7 @@
 
 namespace mscclpp {
 
+// A tile of a TileGrid: whose it is, and where it lies.
 struct TileAt {
   std::uint32_t number;         // in the whole matrix: that of its flag
   int owner;                    // the rank that has these rows
@@ -47,6 +48,7 @@ struct TileGrid {
   std::uint32_t tileColumns;
   int ranks;
 
+  // Rows of a shard that is full, the first row of the owner's in the whole matrix, and how many rows it has.
   MSCCLPP_HOST_DEVICE constexpr std::uint32_t shardRows() const {
     return ceilDiv(rows, static_cast<std::uint32_t>(ranks));
   }
@@ -141,6 +143,7 @@ static_assert(TileOrder<OwnFirst<>> && TileOrder<PeersFirst<>> && TileOrder<Roun
 template <TileOrder O>
 class TileRange {
  public:
+  // Passes over empty tiles.
   class Iterator {
    public:
     MSCCLPP_HOST_DEVICE constexpr Iterator(TileRange const& range, std::uint32_t position)

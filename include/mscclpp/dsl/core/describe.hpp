@@ -36,6 +36,7 @@ constexpr std::string_view moveName(Step const& step, int rank) {
   return packetSource ? "unpackPackets" : packetTarget ? "copyPackets" : "copy";
 }
 
+// As moveName() for moves. Signals and waits that were written as relaxed and had to be ordered are "made ordered".
 constexpr std::string_view nameOf(Step const& step, int rank) {
   switch (step.kind) {
     case StepKind::move:

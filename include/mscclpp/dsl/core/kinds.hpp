@@ -8,6 +8,8 @@
 
 namespace mscclpp::dsl {
 
+// ChannelKind: `memory` by threads, `port` by a proxy, `switched` by the switch. Only programs of Protocol::lowLatency
+// may have packets.
 enum class BufferKind : std::uint8_t { input, output, scratch };
 enum class ChannelKind : std::uint8_t { memory, port, switched };
 enum class Protocol : std::uint8_t { simple, lowLatency };
@@ -16,6 +18,7 @@ enum class ReduceKind : std::uint8_t { asCalled, sum, prod, min, max };
 enum class CollectiveKind : std::uint8_t { allGather, allReduce, reduceScatter, allToAll, sendReceive, custom };
 enum class StepKind : std::uint8_t { move, signal, wait, flush, sync, barrier, acquire, release, loopBegin, loopEnd };
 
+// In the words of diagnostics.
 constexpr std::string_view nameOf(BufferKind kind) {
   return kind == BufferKind::input ? "input" : kind == BufferKind::output ? "output" : "scratch";
 }

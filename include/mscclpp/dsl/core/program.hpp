@@ -30,6 +30,8 @@ struct Collective {
   int customInput = 0, customOutput = 0;  // chunks of a custom collective, or of an all-reduce that is cut otherwise
   int shift = 1;                          // of send-receive: how many ranks ahead data go
 
+  // inputSlices(), outputSlices(): a slice for each rank where the buffer has a part for or of each, else one.
+  // inputPerSlice(), outputPerSlice(): chunks of a slice; inputChunks(), outputChunks(): of the whole buffer.
   constexpr int inputSlices() const {
     return kind == CollectiveKind::reduceScatter || kind == CollectiveKind::allToAll ? ranks : 1;
   }
@@ -45,6 +47,8 @@ struct Collective {
   constexpr int outputChunks() const { return outputSlices() * outputPerSlice(); }
 };
 
+// allGather(), allReduce(), reduceScatter(), allToAll(): each rank's part of the data is `chunkFactor` chunks, so the
+// message of an all-reduce is ranks * chunkFactor.
 constexpr Collective allGather(int ranks, int chunkFactor = 1) {
   return {CollectiveKind::allGather, ranks, chunkFactor};
 }
@@ -85,6 +89,7 @@ enum class DataSync : std::uint8_t;  // in spec.hpp
 // in one call with the put before it; `awaiting`: a port's move of packets that may still be on their way.
 enum class Spelling : std::uint8_t { plain, joined, awaiting };
 
+// One step of a block; comments name the kinds of step that a member is for, where it is not for all.
 struct Step {
   StepKind kind = StepKind::sync;
   ChannelKind link = ChannelKind::memory;
@@ -107,6 +112,7 @@ struct Step {
   int loopChunks = 1;
 };
 
+// One rank's end; comments name the kinds that a member is for.
 struct Channel {
   ChannelKind kind = ChannelKind::memory;
   int peer = 0;                           // memory, port
@@ -114,10 +120,12 @@ struct Channel {
   std::vector<int> ranks = {};            // switched
 };
 
+// What one block does, in this order.
 struct Block {
   std::vector<Step> steps = {};
 };
 
+// One rank's blocks, and what they use: channels and semaphores, by their places here.
 struct RankProgram {
   int scratchChunks = 0;
   std::vector<Block> blocks = {};
@@ -125,6 +133,7 @@ struct RankProgram {
   std::vector<int> semaphores = {};  // initial values
 };
 
+// One chunk of some rank's input, as a part of a result.
 struct Contribution {
   int rank = 0, chunk = 0;  // of that rank's input
 

@@ -47,6 +47,7 @@ struct ThreadBlockGroup {
   int count = 0;
   std::vector<int> blocks = {};
 
+  // The block that has each of size() parts.
   constexpr int size() const { return blocks.empty() ? count : static_cast<int>(blocks.size()); }
   constexpr int at(int part) const { return blocks.empty() ? first + part : blocks[static_cast<std::size_t>(part)]; }
 };

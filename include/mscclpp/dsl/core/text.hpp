@@ -19,6 +19,7 @@ class Text {
   constexpr Text() = default;
   constexpr explicit Text(std::string_view text) { add(text); }
 
+  // Appends text, or a number in decimal digits, and returns this.
   constexpr Text& add(std::string_view text) {
     for (char const c : text) chars_.push_back(c);
     return *this;
@@ -43,6 +44,7 @@ class Text {
 
   constexpr bool empty() const { return chars_.size() == 0; }
   constexpr std::size_t size() const { return chars_.size(); }
+  // view() is good until the next add(); str() is a copy, for run time.
   constexpr std::string_view view() const {
     return chars_.empty() ? std::string_view() : std::string_view(chars_.data(), chars_.size());
   }

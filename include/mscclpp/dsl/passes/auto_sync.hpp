@@ -106,6 +106,8 @@ class PhaseSoFar {
 
 }  // namespace detail
 
+// In place, block by block. Also at the begin of a loop's turns where they move data and wait or signal, since a turn
+// follows a turn.
 constexpr void addSyncs(Program& program) {
   detail::PhaseSoFar phase(program);
   for (auto& rank : program.ranks) {

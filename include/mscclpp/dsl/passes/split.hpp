@@ -11,6 +11,8 @@
 
 namespace mscclpp::dsl {
 
+// The program with each chunk cut into `parts`: a move of n chunks becomes n * parts moves of one, all other steps and
+// the ranks' channels stay.
 constexpr Program splitChunks(Program const& program, int parts) {
   Program split = program;
   split.collective.chunkFactor *= parts;

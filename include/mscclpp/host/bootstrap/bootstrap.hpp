@@ -39,6 +39,7 @@ class Bootstrap {
   Bootstrap();
   virtual ~Bootstrap();
 
+  // The own rank, and the number of ranks: getRank() is 0 to getNranks() - 1.
   virtual int getRank() const = 0;
   virtual int getNranks() const = 0;
   // Ranks on this rank's host, itself included.

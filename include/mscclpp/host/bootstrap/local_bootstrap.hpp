@@ -25,6 +25,7 @@ class LocalBootstrap final : public Bootstrap {
                                                         std::optional<std::chrono::nanoseconds> timeout = {});
   ~LocalBootstrap() override;
 
+  // getNranksPerNode() is getNranks(): all are threads of this process.
   int getRank() const override { return rank_; }
   int getNranks() const override;
   int getNranksPerNode() const override { return getNranks(); }

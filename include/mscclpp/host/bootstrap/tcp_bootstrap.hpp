@@ -52,6 +52,7 @@ class TcpBootstrap final : public Bootstrap {
   void initialize(UniqueId const& id, std::optional<std::chrono::nanoseconds> timeout = {});
   void initialize(std::string const& address, std::optional<std::chrono::nanoseconds> timeout = {});
 
+  // getRank() and getNranks() as given; getNranksPerNode() throws invalidUsage before initialize().
   int getRank() const override;
   int getNranks() const override;
   int getNranksPerNode() const override;

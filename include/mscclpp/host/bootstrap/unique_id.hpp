@@ -28,9 +28,11 @@ class UniqueId {
   static UniqueId fromBytes(std::span<std::byte const> bytes);
   static UniqueId fromString(std::string_view hex);
 
+  // With a checksum, by which fromBytes() knows it again. The secret lies open in it.
   std::array<std::byte, uniqueIdBytes> toBytes() const;
   std::string toString() const;  // 256 hexadecimal digits
 
+  // Rank 0 listens at port() of host().
   std::string const& host() const noexcept { return host_; }
   std::uint16_t port() const noexcept { return port_; }
   Secret const& secret() const noexcept { return secret_; }

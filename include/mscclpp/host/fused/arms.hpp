@@ -74,6 +74,7 @@ class ArmKey {
 // brings all ranks to one point.
 using ArmTimer = std::function<double(Stream const& stream, std::function<void()> const& work)>;
 
+// How arms are measured, and where that is kept.
 struct ArmsOptions {
   int samples = 7;     // of each arm
   int operations = 8;  // calls in a sample, one behind the other
@@ -138,6 +139,7 @@ class ArmChoice {
 template <class... Args>
 class Arms {
  public:
+  // A name, and what is called for it: with the key, the stream and the arguments of the call.
   struct Arm {
     template <class F>
     requires std::invocable<F&, ArmKey const&, Stream const&, Args...> Arm(std::string itsName, F f)
@@ -178,6 +180,7 @@ class Arms {
     choice_.call(key, stream, std::ref(run), std::ref(keep));
   }
 
+  // What is known and chosen; describe() in lines for people.
   ArmChoice const& choice() const noexcept { return choice_; }
   std::string describe() const { return choice_.describe(); }
 

@@ -55,6 +55,7 @@ class SymmetricArena {
     return total;
   }
 
+  // used() counts the bytes of parts and what lies unused ahead of them for their alignment, of size() in all.
   MemoryWindow const& window() const noexcept { return *window_; }
   std::size_t size() const noexcept { return window_->size(); }
   std::size_t used() const noexcept { return used_; }

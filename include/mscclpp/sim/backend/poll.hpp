@@ -21,7 +21,7 @@ struct PollState {
 
 // Around each wait, whether or not it has to look more than once.
 void beginWait();
-void endWait(layout::WaitKind kind, std::uint64_t expected);
+void endWait(WaitDescription const& what);
 
 // The condition was just found false: lets others run, and returns when it is worth another look.
 // False when the wait has to be given up: the watch's abort flag is set or its limit passed. In a deterministic run no

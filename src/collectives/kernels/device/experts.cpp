@@ -11,16 +11,10 @@ template <class T, class W>
 struct DispatchKernel {
   static constexpr unsigned maxThreads = 512;
 
-  MSCCLPP_DEVICE void operator()(T const* x, Routing<std::int64_t> const& routing, ExpertOrder order,
-                                 std::uint32_t orderRows, PlacedRows<W> const& placed,
-                                 DeviceExperts const& experts) const {
+  MSCCLPP_DEVICE void operator()(T const* x, Routing<std::int64_t> const& routing, RowOrder const& order,
+                                 PlacedRows<W> const& placed, DeviceExperts const& experts) const {
     Dispatch<T, W> const dispatch(experts, thisGrid());
-    dispatch.send(thisGrid(), MatrixView{x, routing.tokens, placed.rows.columns}, routing);
-    auto const& laidOut = order == ExpertOrder::packed   ? dispatch.layOut(PackedByExpert{orderRows})
-                          : order == ExpertOrder::padded ? dispatch.layOut(PaddedByExpert{orderRows})
-                                                         : dispatch.layOut(ByToken{});
-    dispatch.place(thisGrid(), laidOut, placed);
-    dispatch.end();
+    dispatch.run(MatrixView{x, routing.tokens, placed.rows.columns}, routing, order, placed);
   }
 };
 
@@ -48,9 +42,17 @@ void startDispatchOf(ExpertStart const& start, DispatchCall const& call) {
                              .weights = call.rowWeights,
                              .experts = call.rowExperts,
                              .dropped = call.dropped};
-  Routing<std::int64_t> const routing{call.experts, call.weights, call.tokens, limits.topK};
-  launch(start.stream, start.shape, DispatchKernel<T, W>{}, static_cast<T const*>(call.x), routing, call.order,
-         call.orderRows, placed, DeviceExperts(start.experts));
+  Routing<std::int64_t> const routing{.experts = call.experts,
+                                      .weights = call.weights,
+                                      .tokens = call.tokens,
+                                      .topK = limits.topK,
+                                      .unsent = call.unsent,
+                                      .unsentCount = call.unsentCount};
+  auto const order = call.order == ExpertOrder::packed   ? RowOrder(PackedByExpert{call.orderRows})
+                     : call.order == ExpertOrder::padded ? RowOrder(PaddedByExpert{call.orderRows})
+                                                         : RowOrder(ByToken{});
+  launch(start.stream, start.shape, DispatchKernel<T, W>{}, static_cast<T const*>(call.x), routing, order, placed,
+         DeviceExperts(start.experts));
 }
 
 template <class T>

@@ -12,6 +12,7 @@
 #include "mscclpp/algorithms/collective/hierarchical.hpp"
 #include "mscclpp/algorithms/collective/hierarchical_alltoall.hpp"
 #include "mscclpp/algorithms/collective/hierarchical_rooted.hpp"
+#include "mscclpp/algorithms/collective/hierarchical_send_recv.hpp"
 
 namespace mscclpp::collectives_impl {
 inline namespace MSCCLPP_BACKEND {
@@ -97,6 +98,11 @@ struct TwoLevelMoveKernel {
         }
         return;
       }
+      case Collective::sendRecv:
+        for (std::uint64_t first = 0, most = hierarchicalSendRecvRoom(h); first < part; first += most) {
+          hierarchicalSendRecv(h, grid, r.in() + first, r.out() + first, minimum(most, part - first));
+        }
+        return;
       case Collective::barrier:
         return hierarchicalAllGather(h, grid, 0);
       default:  // allGather, gather

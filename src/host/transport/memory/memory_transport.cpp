@@ -31,10 +31,10 @@ class MemoryConnection final : public Connection {
 
   std::uint64_t posted() const noexcept override { return engine_->posted(); }
   std::uint64_t progress() override {
-    std::uint64_t done = 0;
-    guarded("progress", [&] { done = engine_->progress(); });
-    return done;
+    guarded("progress", [&] { done_ = engine_->progress(); });
+    return done_;
   }
+  bool waitsFor(std::vector<pollfd>&) const override { return done_ == posted(); }
 
   // The count has lost its meaning, so it need not be kept.
   void abandon(RegisteredMemory const& dst, std::uint64_t dstOffset) noexcept override {
@@ -66,6 +66,7 @@ class MemoryConnection final : public Connection {
   int rank_;
   int peer_;
   std::unique_ptr<CopyEngine> engine_;
+  std::uint64_t done_ = 0;
   std::optional<Error> failure_;
 };
 

@@ -9,8 +9,8 @@
 namespace mscclpp {
 namespace {
 
-constexpr std::uint64_t addressMagic = 0x6d7363636c707461ull;
-constexpr std::uint32_t addressVersion = 1;
+constexpr std::uint64_t tcpAddressMagic = 0x6d7363636c707461ull;
+constexpr std::uint32_t tcpAddressVersion = 1;
 // One lane is never this far ahead of another: the sender awaits answers earlier.
 constexpr std::size_t mostPendingSignals = std::size_t{1} << 16;
 constexpr std::size_t wordBytes = sizeof(std::uint64_t);
@@ -43,9 +43,9 @@ TcpAddress parseTcpAddress(int rank, int peer, std::span<std::byte const> bytes)
   TcpAddress address{};
   if (bytes.size() != sizeof address) refuse(fmt::format("{} bytes, {} expected", bytes.size(), sizeof address));
   std::memcpy(&address, bytes.data(), sizeof address);
-  if (address.magic != addressMagic) refuse("it is not that of a TCP endpoint");
-  if (address.version != addressVersion)
-    refuse(fmt::format("version {}, {} expected", address.version, addressVersion));
+  if (address.magic != tcpAddressMagic) refuse("it is not that of a TCP endpoint");
+  if (address.version != tcpAddressVersion)
+    refuse(fmt::format("version {}, {} expected", address.version, tcpAddressVersion));
   if (address.lanes < 1 || address.lanes > mostTcpLanes) {
     refuse(fmt::format("{} sockets, 1 to {} are possible", address.lanes, mostTcpLanes));
   }
@@ -55,8 +55,8 @@ TcpAddress parseTcpAddress(int rank, int peer, std::span<std::byte const> bytes)
 
 std::vector<std::byte> serialize(TcpAddress const& address) {
   TcpAddress wire = address;
-  wire.magic = addressMagic;
-  wire.version = addressVersion;
+  wire.magic = tcpAddressMagic;
+  wire.version = tcpAddressVersion;
   auto const bytes = bytesOf(wire);
   return {bytes.begin(), bytes.end()};
 }

@@ -120,6 +120,8 @@ class TcpReceiver {
   void settle();
   // The memory is no longer among those of the inbound side: on return nothing is copied into it any more.
   void withdraw(std::uint64_t memory, Deadline const& deadline) noexcept;
+  // Bytes of a write that are to come.
+  std::uint64_t expected() const noexcept { return left_; }
   // Whether settle() has something to do later.
   bool copying() const noexcept { return !copies_.empty(); }
 

@@ -22,6 +22,8 @@ constexpr std::size_t mostFrames = 1024;
 constexpr std::size_t mostUnsent = 16;
 // What one step sends at most, so that other connections of the same thread get their turn.
 constexpr std::uint64_t stepBytes = std::uint64_t{8} << 20;
+// An answer to a frame of this size takes longer than a thread to sleep and to wake.
+constexpr std::uint64_t leastSlowBytes = std::uint64_t{256} << 10;
 // Below this a copy costs less than what the kernel does to avoid it.
 constexpr std::uint64_t leastZeroCopyBytes = std::uint64_t{64} << 10;
 
@@ -118,13 +120,13 @@ bool TcpOutbound::cut() {
 }
 
 std::string TcpOutbound::send(Lane& lane, std::uint64_t& budget, bool& moved) {
-  while (lane.unsent < lane.frames.size() && budget > 0) {
-    // Small frames go together; a large payload goes with its header alone, and perhaps without a copy.
+  while (lane.unsent < lane.frames.size() && budget > 0 && !lane.full) {
+    // As many frames as there are; but what goes without a copy ends with a large payload.
     std::array<iovec, 32> parts;
     std::size_t count = 0;
     std::uint64_t bytes = 0;
     bool large = false;
-    for (auto i = lane.unsent; i < lane.frames.size() && count + 2 <= parts.size() && !large; ++i) {
+    for (auto i = lane.unsent; i < lane.frames.size() && count + 2 <= parts.size() && !(large && lane.zeroCopy); ++i) {
       auto& frame = lane.frames[i];
       if (frame.slot != nullptr && frame.sent == 0 && !staging_->copied(*frame.slot)) break;
       auto const inHeader = std::min<std::uint64_t>(frame.sent, sizeof frame.header);
@@ -145,7 +147,8 @@ std::string TcpOutbound::send(Lane& lane, std::uint64_t& budget, bool& moved) {
     int const flags = MSG_NOSIGNAL | MSG_DONTWAIT | (large && lane.zeroCopy ? MSG_ZEROCOPY : 0);
     auto const sent = ::sendmsg(lane.socket.get(), &message, flags);
     if (sent < 0) {
-      if (wouldBlock(errno)) return {};
+      lane.full = wouldBlock(errno);
+      if (lane.full) return {};
       if (errno == ENOBUFS && lane.zeroCopy) {  // no room to pin pages or for notices: try to make some, else copy
         drainNotices(lane);
         if ((flags & MSG_ZEROCOPY) != 0) lane.zeroCopy = false;
@@ -154,6 +157,8 @@ std::string TcpOutbound::send(Lane& lane, std::uint64_t& budget, bool& moved) {
       return socketFailure(errno);
     }
     moved = true;
+    if ((flags & MSG_ZEROCOPY) != 0) ++lane.noticesOwed;
+    lane.full = static_cast<std::uint64_t>(sent) < bytes;
     auto rest = static_cast<std::uint64_t>(sent);
     budget -= std::min(budget, rest);
     while (rest > 0) {
@@ -165,7 +170,6 @@ std::string TcpOutbound::send(Lane& lane, std::uint64_t& budget, bool& moved) {
       if (frame.slot != nullptr) staging_->giveBack(*frame.slot);  // it was copied into the socket
       ++lane.unsent;
     }
-    if (static_cast<std::uint64_t>(sent) < bytes) return {};
   }
   return {};
 }
@@ -210,10 +214,10 @@ void TcpOutbound::drainNotices(Lane& lane) {
     for (auto* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
       sock_extended_err notice{};
       std::memcpy(&notice, CMSG_DATA(part), sizeof notice);
-      if (notice.ee_origin == SO_EE_ORIGIN_ZEROCOPY && (notice.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0) {
-        lane.zeroCopy =
-            false;  // this way leads through a device that needs a copy: then one without pinning is cheaper
-      }
+      if (notice.ee_origin != SO_EE_ORIGIN_ZEROCOPY) continue;
+      lane.noticesOwed -= std::min<std::uint64_t>(lane.noticesOwed, notice.ee_data - notice.ee_info + 1);
+      // This way leads through a device that needs a copy: then one without pinning is cheaper.
+      if ((notice.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0) lane.zeroCopy = false;
     }
   }
 }
@@ -235,6 +239,7 @@ std::string TcpOutbound::step() {
   bool moved = false;
   std::string failure;
   std::uint64_t budget = stepBytes;
+  for (auto& lane : lanes_) lane.full = false;
   for (bool more = true; more && budget > 0 && failure.empty();) {
     while (cut()) {
     }
@@ -249,7 +254,7 @@ std::string TcpOutbound::step() {
     auto said = receive(lane, moved);
     if (refused_) return said;
     if (failure.empty()) failure = std::move(said);
-    if (lane.zeroCopy) drainNotices(lane);
+    if (lane.noticesOwed > 0) drainNotices(lane);
   }
   if (!failure.empty()) return failure;
   complete();
@@ -258,6 +263,23 @@ std::string TcpOutbound::step() {
     return fmt::format("it gave no answer within {}", describe(silence_.limit()));
   }
   return {};
+}
+
+bool TcpOutbound::waitsFor(std::vector<pollfd>& sockets) const {
+  if (idle()) return true;
+  auto const before = sockets.size();
+  bool slow = false;
+  for (auto const& lane : lanes_) {
+    bool const unsent = lane.unsent < lane.frames.size();
+    if (unsent && !lane.full) {  // its payload is being staged, or the last step had sent enough
+      slow = false;
+      break;
+    }
+    slow = slow || unsent || (!lane.frames.empty() && lane.frames.front().header.bytes >= leastSlowBytes);
+    sockets.push_back({lane.socket.get(), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0});
+  }
+  if (!slow) sockets.resize(before);
+  return slow;
 }
 
 }  // namespace mscclpp

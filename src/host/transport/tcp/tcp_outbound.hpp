@@ -8,6 +8,8 @@
 // say; those only show whether the kernel had to copy after all, in which case it is asked no further.
 #pragma once
 
+#include <poll.h>
+
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -43,6 +45,8 @@ class TcpOutbound {
   // One step. Returns why the connection has failed, empty while it has not.
   std::string step();
   bool timedOut() const noexcept { return timedOut_; }
+  // As Connection's. What small frames wait for comes too soon to sleep.
+  bool waitsFor(std::vector<pollfd>& sockets) const;
   // The oldest post that is not complete, for errors.
   std::string describeOldest() const;
   // Whether large payloads are still sent without a copy.
@@ -71,10 +75,12 @@ class TcpOutbound {
   struct Lane {
     FileHandle socket;
     bool zeroCopy = false;
-    std::deque<Frame> frames;  // that the peer is not done with; addresses stay while it is sent from them
-    std::size_t unsent = 0;    // index of the first that is not wholly sent
-    std::uint64_t queued = 0;  // frames ever
-    std::uint64_t done = 0;    // frames the peer is done with
+    bool full = false;              // the socket took no more in the last step
+    std::uint64_t noticesOwed = 0;  // by the kernel, for sends without a copy; until they are read, poll() waits not
+    std::deque<Frame> frames;       // that the peer is not done with; addresses stay while it is sent from them
+    std::size_t unsent = 0;         // index of the first that is not wholly sent
+    std::uint64_t queued = 0;       // frames ever
+    std::uint64_t done = 0;         // frames the peer is done with
     TcpAnswer answer{};
     std::size_t answered = 0;  // bytes of it
   };

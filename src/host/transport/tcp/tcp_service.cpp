@@ -18,6 +18,9 @@ namespace {
 
 // What one lane may receive before the others get their turn.
 constexpr std::size_t turnBytes = std::size_t{8} << 20;
+// In the midst of a large write, fewer bytes do not wake the thread: it would take them as they trickle in, and the
+// sender's processor time for it.
+constexpr int manyBytes = 256 << 10;
 constexpr std::uint64_t wakeSource = 0;
 constexpr std::uint64_t listenerSource = 1;
 constexpr std::uint64_t firstSource = 2;
@@ -90,6 +93,7 @@ struct TcpService::Lane {
   TcpAnswer answer{};
   std::size_t unsent = 0;  // bytes of it
   bool over = false;       // nothing more is read
+  int wakesAt = 1;         // bytes that have come
 };
 
 // Lets others in before the service's thread takes its next step.
@@ -262,8 +266,11 @@ void TcpService::read(Lane& lane) {
     if (rooms.empty()) break;
     auto const got = ::readv(lane.socket.get(), rooms.data(), static_cast<int>(rooms.size()));
     if (got > 0) {
-      lane.receiver.advance(static_cast<std::size_t>(got));
-      received += static_cast<std::size_t>(got);
+      auto const bytes = static_cast<std::size_t>(got);
+      auto const asked = rooms[0].iov_len + (rooms.size() == 2 ? rooms[1].iov_len : 0);
+      lane.receiver.advance(bytes);
+      received += bytes;
+      if (bytes < asked) break;  // there was no more
     } else if (got == 0) {
       reason = lane.receiver.atBoundary() ? "it closed the connection without a goodbye: its process has ended"
                                           : "it closed the connection within a message: its process has ended";
@@ -279,6 +286,10 @@ void TcpService::read(Lane& lane) {
   }
   if (!reason.empty()) lane.link->fail(code, reason);
   answer(lane);
+  if (int const wakesAt = lane.receiver.expected() >= manyBytes ? manyBytes : 1; wakesAt != lane.wakesAt) {
+    ::setsockopt(lane.socket.get(), SOL_SOCKET, SO_RCVLOWAT, &wakesAt, sizeof wakesAt);
+    lane.wakesAt = wakesAt;
+  }
   if (!reason.empty() || lane.receiver.saidGoodbye()) {
     // The socket stays open, so that the peer can read the last answer.
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, lane.socket.get(), nullptr);

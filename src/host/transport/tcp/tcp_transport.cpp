@@ -85,6 +85,8 @@ class TcpConnection final : public Connection {
     return out_.completed();
   }
 
+  bool waitsFor(std::vector<pollfd>& sockets) const override { return out_.waitsFor(sockets); }
+
   void abandon(RegisteredMemory const& dst, std::uint64_t dstOffset) noexcept override {
     try {
       signal(dst, dstOffset, abandonedSignal);

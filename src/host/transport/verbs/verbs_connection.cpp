@@ -13,9 +13,9 @@
 namespace mscclpp {
 namespace {
 
-constexpr std::uint64_t addressMagic = 0x6d7363636c706962ull;
-constexpr std::uint32_t addressVersion = 1;
-constexpr std::uint64_t wordBytes = sizeof(std::uint64_t);
+constexpr std::uint64_t verbsAddressMagic = 0x6d7363636c706962ull;
+constexpr std::uint32_t verbsAddressVersion = 1;
+constexpr std::uint64_t signalBytes = sizeof(std::uint64_t);
 // Writes from here on are cut up among the rails, into pieces of this size.
 constexpr std::uint64_t stripeBytes = std::uint64_t{256} << 10;
 constexpr std::chrono::nanoseconds farewell = std::chrono::milliseconds(100);
@@ -47,9 +47,9 @@ VerbsAddress parseVerbsAddress(int rank, int peer, std::span<std::byte const> by
   VerbsAddress address{};
   if (bytes.size() != sizeof address) refuse(fmt::format("{} bytes, {} expected", bytes.size(), sizeof address));
   std::memcpy(&address, bytes.data(), sizeof address);
-  if (address.magic != addressMagic) refuse("it is not that of an InfiniBand endpoint");
-  if (address.version != addressVersion)
-    refuse(fmt::format("version {}, {} expected", address.version, addressVersion));
+  if (address.magic != verbsAddressMagic) refuse("it is not that of an InfiniBand endpoint");
+  if (address.version != verbsAddressVersion)
+    refuse(fmt::format("version {}, {} expected", address.version, verbsAddressVersion));
   if (address.rails < 1 || address.rails > mostRails) {
     refuse(fmt::format("{} devices, 1 to {} are possible", address.rails, mostRails));
   }
@@ -65,8 +65,8 @@ VerbsAddress parseVerbsAddress(int rank, int peer, std::span<std::byte const> by
 
 std::vector<std::byte> serialize(VerbsAddress const& address) {
   VerbsAddress wire = address;
-  wire.magic = addressMagic;
-  wire.version = addressVersion;
+  wire.magic = verbsAddressMagic;
+  wire.version = verbsAddressVersion;
   auto const bytes = bytesOf(wire);
   return {bytes.begin(), bytes.end()};
 }
@@ -178,7 +178,7 @@ VerbsConnection::~VerbsConnection() {
                .remoteKey = address_.mailboxKey,
                .local = reinterpret_cast<std::uint64_t>(&yes),
                .localKey = 0,
-               .bytes = wordBytes,
+               .bytes = signalBytes,
                .inlined = true});
     queue.flush();
     Deadline const deadline(farewell);
@@ -245,9 +245,9 @@ void VerbsConnection::signal(RegisteredMemory const& dst, std::uint64_t dstOffse
   post.dstOffset = dstOffset;
   post.value = count;
   post.add = 1;
-  if ((post.remote.address + dstOffset) % wordBytes != 0) {
+  if ((post.remote.address + dstOffset) % signalBytes != 0) {
     fail(ErrorCode::invalidUsage, "rank {}: signal to rank {}: the word at offset {} is not aligned to {} bytes there",
-         rank_, peer_, dstOffset, wordBytes);
+         rank_, peer_, dstOffset, signalBytes);
   }
   this->post(post);
 }
@@ -324,7 +324,7 @@ bool VerbsConnection::cutSignal(Post const& post) {
                .remoteKey = post.remote.keys[0],
                .local = reinterpret_cast<std::uint64_t>(&parts_.mailbox->scratch),
                .localKey = parts_.mailboxRegion->localKey(),
-               .bytes = wordBytes,
+               .bytes = signalBytes,
                .add = post.add});
     return true;
   }
@@ -365,8 +365,8 @@ void VerbsConnection::receive() {
     }
     auto const record = parts_.mailbox->record[slot];
     auto const memory = parts_.memories->find(record.key);
-    if (!memory || !memory->holds(record.offset, wordBytes) ||
-        (reinterpret_cast<std::uint64_t>(memory->data) + record.offset) % wordBytes != 0) {
+    if (!memory || !memory->holds(record.offset, signalBytes) ||
+        (reinterpret_cast<std::uint64_t>(memory->data) + record.offset) % signalBytes != 0) {
       fail(ErrorCode::remoteError,
            "rank {} signalled offset {} of memory with key {:#x}, which {}; keep the RegisteredMemory as long as peers "
            "signal it",

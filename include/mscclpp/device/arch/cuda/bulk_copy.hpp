@@ -122,6 +122,25 @@ MSCCLPP_DEVICE void arriveBarrier(std::uint64_t* barrier, std::uint32_t bytes) {
   }
 }
 
+// 128 bytes of neighbouring threads are one line, which the second-level cache then fetches whole.
+MSCCLPP_DEVICE void copyChunk(void* dst, void const* src, unsigned bytes) {
+  if constexpr (hasBulkCopies()) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(sharedAddress(dst)), "l"(src),
+                 "r"(bytes)
+                 : "memory");
+  } else {
+    noBulkCopies();
+  }
+}
+
+MSCCLPP_DEVICE void arriveBehindCopies(std::uint64_t* barrier) {
+  if constexpr (hasBulkCopies()) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(sharedAddress(barrier)) : "memory");
+  } else {
+    noBulkCopies();
+  }
+}
+
 // May sleep in hardware for about a microsecond, no longer, so that its caller soon looks at its watch again.
 MSCCLPP_DEVICE bool testBarrier(std::uint64_t* barrier, unsigned parity) {
   if constexpr (hasBulkCopies()) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "mscclpp/base/config.hpp"
+#include "mscclpp/device/vector.hpp"
 #include "mscclpp/sim/backend/bulk_copy.hpp"
 
 namespace mscclpp {
@@ -40,6 +41,21 @@ MSCCLPP_DEVICE void invalidateBarrier(std::uint64_t* barrier) { sim::invalidateB
 MSCCLPP_DEVICE void arriveBarrier(std::uint64_t* barrier, std::uint32_t bytes = 0) {
   sim::arriveBarrier(barrier, bytes);
 }
+
+// There when it returns.
+MSCCLPP_DEVICE void copyChunk(void* dst, void const* src, unsigned bytes) {
+  Payload<4> chunk{};
+  if (bytes == sizeof chunk) {
+    chunk = *static_cast<Payload<4> const*>(src);
+  } else {
+    Vector<std::uint16_t, 8> values{};
+    for (unsigned i = 0; i < bytes / 2; ++i) values[i] = static_cast<std::uint16_t const*>(src)[i];
+    chunk = pack(values);
+  }
+  *static_cast<Payload<4>*>(dst) = chunk;
+}
+MSCCLPP_DEVICE void arriveBehindCopies(std::uint64_t* barrier) { sim::arriveBarrier(barrier, 0); }
+
 MSCCLPP_DEVICE bool testBarrier(std::uint64_t* barrier, unsigned parity) { return sim::testBarrier(barrier, parity); }
 
 }  // namespace arch

@@ -23,19 +23,15 @@ class Spin {
   // Called after the condition was found false; false once the wait has to be given up.
   template <class Missing>
   MSCCLPP_DEVICE bool again(Missing const& missing) {
-    std::uint64_t seen = 0;
-    layout::WaitFor const what = missing(seen);
-    state_.what = {what.kind, state_.watch == nullptr ? -1 : state_.watch->rank, what.peer, what.channel, what.expected,
-                   seen};
+    state_.what = describe(missing);
+    if (state_.watch != nullptr) state_.what.rank = state_.watch->rank;
     return sim::pollYield(state_);
   }
 
   // Called once the condition was found true.
   template <class Missing>
   MSCCLPP_DEVICE void end(Missing const& missing) {
-    std::uint64_t seen = 0;
-    layout::WaitFor const what = missing(seen);
-    sim::endWait(what.kind, what.expected);
+    sim::endWait(describe(missing));
   }
 
   MSCCLPP_DEVICE std::uint64_t waitedNs() const {
@@ -43,6 +39,13 @@ class Spin {
   }
 
  private:
+  template <class Missing>
+  MSCCLPP_DEVICE static sim::WaitDescription describe(Missing const& missing) {
+    std::uint64_t seen = 0;
+    layout::WaitFor const what = missing(seen);
+    return {what.kind, -1, what.peer, what.channel, what.expected, seen};
+  }
+
   sim::PollState state_;
 };
 

@@ -3,11 +3,14 @@
 // Two ranks that a channel joins.
 #pragma once
 
-#include "explored.hpp"
-#include "mscclpp/device/device_handle.hpp"
+#include <cstddef>
+#include <cstdint>
+
 #include "mscclpp/host/memory_channel.hpp"
+#include "support/world.hpp"
 
 namespace mscclpp_test {
+inline namespace MSCCLPP_BACKEND {
 
 // Each rank writes into the other's inbox, which is also its packet buffer.
 struct Pair {
@@ -27,4 +30,5 @@ struct Pair {
   }
 };
 
+}  // namespace MSCCLPP_BACKEND
 }  // namespace mscclpp_test

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "product/product_bench.hpp"
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <span>
+#include <type_traits>
+
+#include "mscclpp/device/tiles/tile_product.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/stream.hpp"
+#include "mscclpp/launch/launch.hpp"
+
+namespace product_bench {
+namespace {
+
+using namespace mscclpp;
+
+void check(bool good, char const* what) {
+  if (!good) throw Error(ErrorCode::deviceError, what);
+}
+
+template <unsigned Columns>
+struct Product {
+  static constexpr unsigned maxThreads = TileProduct<Columns>::threads;
+
+  MSCCLPP_DEVICE void operator()(MatrixView<bf16 const> const& x, MatrixView<bf16 const> const& w,
+                                 MatrixView<bf16> const& y) const {
+    TileGrid const grid{static_cast<std::uint32_t>(y.rows), static_cast<std::uint32_t>(y.columns),
+                        TileProduct<Columns>::tileRows, Columns, 1};
+    TileProduct<Columns> product(nullptr);
+    product(
+        x, w, tilesOf<OwnOnly<16>>(grid, 0, thisGrid()), [](TileAt const&) {},
+        [&](TileAt const& tile, auto const& sums, auto const&) {
+          sums.store(y.part(tile.row, tile.column, tile.rows, tile.columns));
+        });
+  }
+};
+
+class Events {
+ public:
+  Events() {
+    check(cudaEventCreate(&begin_) == cudaSuccess && cudaEventCreate(&end_) == cudaSuccess, "cudaEventCreate");
+  }
+  ~Events() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  Events(Events const&) = delete;
+  Events& operator=(Events const&) = delete;
+
+  template <class F>
+  double microseconds(cudaStream_t stream, F const& work) {
+    float milliseconds = 0;
+    check(cudaEventRecord(begin_, stream) == cudaSuccess, "cudaEventRecord");
+    work();
+    check(cudaEventRecord(end_, stream) == cudaSuccess && cudaEventSynchronize(end_) == cudaSuccess &&
+              cudaEventElapsedTime(&milliseconds, begin_, end_) == cudaSuccess,
+          "a product failed");
+    return 1000.0 * milliseconds;
+  }
+
+ private:
+  cudaEvent_t begin_{}, end_{};
+};
+
+class Bench {
+ public:
+  explicit Bench(Options const& options)
+      : options_(options),
+        stream_(device_),
+        x_(random(options.rows, 1)),
+        w_(random(options.columns, 2)),
+        y_(device_, std::size_t{options.rows} * options.columns) {
+    cublasHandle_t handle{};
+    check(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "cublasCreate");
+    blas_.reset(handle);
+    check(cublasSetStream(handle, native()) == CUBLAS_STATUS_SUCCESS, "cublasSetStream");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device_.ordinal) == cudaSuccess, "cudaGetDeviceProperties");
+    check(properties.major == 9, "a product of warpgroups needs a GPU of compute capability 9.0");
+    blocks_ = static_cast<unsigned>(properties.multiProcessorCount);
+  }
+
+  std::vector<Line> all() {
+    std::vector<Line> lines;
+    lines.push_back(measure("cuBLAS", [&] { multiplyByBlas(); }));
+    reference_ = copyToHost(y_);
+    lines.push_back(measure("tiles of 128 x 256", [&] { multiply<256>(); }));
+    lines.push_back(measure("tiles of 128 x 128", [&] { multiply<128>(); }));
+    return lines;
+  }
+
+ private:
+  struct Destroy {
+    void operator()(cublasHandle_t handle) const { cublasDestroy(handle); }
+  };
+
+  cudaStream_t native() const { return static_cast<cudaStream_t>(stream_.native()); }
+
+  GpuBuffer<bf16> random(std::size_t rows, unsigned seed) const {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal;
+    std::vector<bf16> values;
+    for (std::size_t i = 0; i < rows * options_.inner; ++i) values.emplace_back(normal(engine));
+    GpuBuffer<bf16> buffer(device_, values.size());
+    copyToDevice(buffer, std::span<bf16 const>(values));
+    return buffer;
+  }
+
+  // cuBLAS goes by columns: y transposed is w times x transposed.
+  void multiplyByBlas() const {
+    float const one = 1, none = 0;
+    auto const inner = static_cast<int>(options_.inner), columns = static_cast<int>(options_.columns);
+    check(cublasGemmEx(blas_.get(), CUBLAS_OP_T, CUBLAS_OP_N, columns, static_cast<int>(options_.rows), inner, &one,
+                       w_.data(), CUDA_R_16BF, inner, x_.data(), CUDA_R_16BF, inner, &none, y_.data(), CUDA_R_16BF,
+                       columns, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS,
+          "cublasGemmEx");
+  }
+
+  template <unsigned Columns>
+  void multiply() const {
+    using Tiles = TileProduct<Columns>;
+    launch(stream_, {.blocks = blocks_, .threads = Tiles::threads, .dynamicShared = Tiles::dynamicShared},
+           Product<Columns>{}, MatrixView<bf16 const>{x_.data(), options_.rows, options_.inner},
+           MatrixView<bf16 const>{w_.data(), options_.columns, options_.inner},
+           MatrixView<bf16>{y_.data(), options_.rows, options_.columns});
+  }
+
+  template <class F>
+  Line measure(char const* form, F const& product) {
+    y_.fill(0xff);
+    Events events;
+    std::vector<double> times;
+    for (int sample = -1; sample < options_.samples; ++sample) {  // the first is to warm up
+      auto const time = events.microseconds(native(), [&] {
+        for (int call = 0; call < options_.calls; ++call) product();
+      });
+      if (sample >= 0) times.push_back(time / options_.calls);
+    }
+    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+    auto const median = times[times.size() / 2];
+    auto const operations = 2.0 * options_.rows * options_.columns * options_.inner;
+    return {form, median, operations / median / 1e6, wrong()};
+  }
+
+  // Both round a float, of which the order of the sum changes the last bits: an element may be the next bfloat16, and
+  // one near zero off by what is lost in a sum of so many.
+  std::uint64_t wrong() const {
+    if (reference_.empty()) return 0;
+    auto const lost = std::sqrt(static_cast<float>(options_.inner)) / 4096;
+    auto const found = copyToHost(y_);
+    std::uint64_t count = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      auto const expected = static_cast<float>(reference_[i]);
+      count += std::abs(static_cast<float>(found[i]) - expected) <= std::abs(expected) / 64 + lost ? 0 : 1;
+    }
+    return count;
+  }
+
+  Options const& options_;
+  Device device_{DeviceKind::cuda, 0};
+  Stream stream_;
+  GpuBuffer<bf16> x_, w_, y_;
+  std::unique_ptr<std::remove_pointer_t<cublasHandle_t>, Destroy> blas_;
+  std::vector<bf16> reference_;
+  unsigned blocks_ = 0;
+};
+
+}  // namespace
+
+std::vector<Line> measure(Options const& options) { return Bench(options).all(); }
+
+}  // namespace product_bench
