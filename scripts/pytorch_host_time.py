@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # The processor's time of one call of torch.distributed: by the backend mscclpp, by one that does nothing (PyTorch's
-# "fake"), and by NCCL where each rank has a GPU.
+# "fake"), and by NCCL where each rank has a GPU; and that of the operators, torch.ops.mscclpp.
 #
 #   scripts/pytorch_host_time.py [--ranks=N] [--device=cuda|cpu] [--elements=N] [--calls=N] [--backends=LIST]
 #
@@ -36,11 +36,11 @@ def measure(backend, arguments):
 
         dist.init_process_group("fake", rank=rank, world_size=ranks, store=FakeStore())
     else:
-        if backend == "mscclpp":
+        if backend in ("mscclpp", "operators"):
             import mscclpp.torch  # pylint: disable=import-outside-toplevel
 
             mscclpp.torch.register()
-        dist.init_process_group(backend)
+        dist.init_process_group("mscclpp" if backend == "operators" else backend)
     x = torch.zeros(arguments.elements, device=arguments.device)
     inner = dist.group.WORLD._get_backend(x.device)  # pylint: disable=protected-access
     wait = torch.cuda.synchronize if on_gpu else lambda: None
@@ -48,8 +48,15 @@ def measure(backend, arguments):
     def beside():
         dist.all_reduce(x, async_op=True).wait()
 
+    calls = (lambda: dist.all_reduce(x), beside, lambda: inner.allreduce([x]))
+    if backend == "operators":
+        import mscclpp.ops  # pylint: disable=import-outside-toplevel
+
+        name = dist.group.WORLD.group_name
+        calls = (lambda: mscclpp.ops.all_reduce_(x), lambda: mscclpp.ops.all_reduce(x),
+                 lambda: torch.ops.mscclpp.all_reduce_(x, "sum", name))
     result = []
-    for call in (lambda: dist.all_reduce(x), beside, lambda: inner.allreduce([x])):
+    for call in calls:
         times = []
         for _ in range(max(3, arguments.calls // BATCH)):
             wait()
@@ -70,10 +77,11 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--elements", type=int, default=256)
     parser.add_argument("--calls", type=int, default=5000)
-    parser.add_argument("--backends", default="fake,mscclpp,nccl")
+    parser.add_argument("--backends", default="fake,mscclpp,operators,nccl")
     arguments = parser.parse_args()
     if "RANK" in os.environ:
         return measure(arguments.backends, arguments)
+    print("Of the operators: all_reduce_, all_reduce into a new tensor, torch.ops.mscclpp.all_reduce_ itself.\n")
     print("| backend | all_reduce | all_reduce, async_op=True, wait() | of the backend itself |")
     print("|---|---:|---:|---:|")
     failed = 0

@@ -26,16 +26,15 @@ done
 require_packages g++ cmake ninja-build libfmt-dev libboost-context-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev
 
 gpus=$(gpu_count)
+build=build/quickstart
 configure=(-DMSCCLPP_BUILD_TESTS=OFF -DMSCCLPP_BUILD_EXAMPLES=OFF -DMSCCLPP_BUILD_TOOLS=OFF -DCMAKE_BUILD_TYPE=Release)
 if [ "$gpus" -gt 0 ] && have_cuda_toolkit; then
   say "$gpus GPU(s)"
-  build=build/quickstart-cuda
-  configure+=(-DMSCCLPP_USE_CUDA=ON "-DMSCCLPP_CUDA_ARCHITECTURES=$(gpu_architectures)")
+  configure+=(-DMSCCLPP_USE_CUDA=ON "-DMSCCLPP_CUDA_ARCHITECTURES=$(gpu_architectures)" "-DCMAKE_CXX_FLAGS_RELEASE=-O3 -DNDEBUG")
   run=(--device=cuda "--ranks=$gpus" --max-bytes=64M)
 else
   [ "$gpus" -eq 0 ] || say "$gpus GPU(s), but no CUDA toolkit to compile for them"
   say "using 4 simulated GPUs"
-  build=build/quickstart
   # A simulated machine's times say nothing, and -O3 takes twice as long to compile.
   configure+=(-DMSCCLPP_USE_CUDA=OFF "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG")
   run=(--device=sim --ranks=4 --max-bytes=1M)

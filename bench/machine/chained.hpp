@@ -23,6 +23,7 @@ namespace mscclpp::bench {
 // they are, on how many devices, and what the machine notes. Throws Error.
 template <class Result, class Body>
 void onRanks(DeviceKind kind, int ranks, Result& result, Body const& body) {
+  if (ranks > 1) shareDevices();
   auto& used = *machine(kind);
   used.prepare(ranks != 0 ? ranks : 8);
   int const devices = Device::count(kind);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "machine/machine.hpp"
 
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,11 @@ std::map<DeviceKind, std::unique_ptr<Machine>>& machines() {
 }
 
 }  // namespace
+
+void shareDevices() {
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
 
 Machine* machine(DeviceKind kind) {
   auto const found = machines().find(kind);

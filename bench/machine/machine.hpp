@@ -39,6 +39,10 @@ class Machine {
   virtual std::string note() const = 0;
 };
 
+// Before anything of CUDA is used, where ranks as threads may share GPUs: host/ranks.hpp says why. What the user has set
+// stays.
+void shareDevices();
+
 // Null where this program was built without that kind.
 Machine* machine(DeviceKind kind);
 bool registerMachine(std::unique_ptr<Machine> machine);

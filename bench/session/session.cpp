@@ -155,12 +155,7 @@ std::string noDevice(DeviceKind kind) {
 struct Session::Impl {
   Impl(Options const& given, std::uint64_t digest) : options(given), launch(launchFromEnvironment()) {
     several = launch.size > 1;
-    // Before CUDA reads them. Ranks as threads may share GPUs: host/ranks.hpp says why; without --ranks each has its
-    // own.
-    if (!several && options.ranks.value_or(1) > 1) {
-      ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-      ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    }
+    if (!several && options.ranks.value_or(1) > 1) shareDevices();  // without --ranks each has its own
     auto const kind = chooseMachine(options);
     host = machine(kind);
     nccl = openNccl(options, kind);
