@@ -283,15 +283,18 @@ assert all(same(result, want) for result in results(call))
     def test_streams_of_several_threads(self):
         run(
             """
-            import threading
+            import contextlib, threading
+            on_cuda = device == "cuda"
             pair = [dist.new_group(), dist.new_group()]
             for group in pair:
                 ops.all_reduce(here(ramp(4)), group=group)
             results = [None, None]
-            def calls(which):
-                x = here(ramp(3000, seed=which))
-                for _ in range(10):
-                    results[which] = ops.all_reduce(x, group=pair[which])
+            def calls(which):   # each in a stream of its own: in one they would have to come in one order on all ranks
+                with torch.cuda.stream(torch.cuda.Stream()) if on_cuda else contextlib.nullcontext():
+                    x = here(ramp(3000, seed=which))
+                    for _ in range(10):
+                        results[which] = ops.all_reduce(x, group=pair[which])
+                    if on_cuda: torch.cuda.current_stream().synchronize()
             threads = [threading.Thread(target=calls, args=(which,)) for which in range(2)]
             for thread in threads: thread.start()
             for thread in threads: thread.join()
