@@ -52,8 +52,8 @@ struct Operands {
 template <class R, class Old, class Weights>
 MSCCLPP_DEVICE void addNorm(R& row, float share, Old const& old, Weights const& weights, MatrixView<bf16> const& kept) {
   row.map([](float v, float before) { return v + before; }, old);
-  row.store(kept);
   float const mean = row.sum([](float v) { return v * v; }) * share;
+  row.store(kept);
   float const norm = 1 / std::sqrt(mean + 1e-6f);
   row.map([=](float v, float weight) { return v * norm * weight; }, weights);
 }
@@ -186,8 +186,10 @@ class Layer {
 
   // How many threads of a block norm() has.
   unsigned normThreads() const {
-    using Slots = NormKernel<bf16>::Slots;
-    return BlockPerRow::shape(ceilDiv<std::uint64_t>(Slots::slotsFor(hidden_ * sizeof(bf16)), Slots::unroll)).threads;
+    using Transport = NormKernel<bf16>::Slots;
+    using Slots = impl::RowSlots<Transport, bf16>;
+    auto const chunks = ceilDiv<std::uint64_t>(hidden_, Slots::elements);
+    return BlockPerRow::shape<Slots>(ceilDiv<std::uint64_t>(chunks, Transport::unroll)).threads;
   }
   template <class Q, class G = BlockPerRow>
   void norm() const {

@@ -38,8 +38,8 @@ struct AddNorm {
     SymmetricMatrix<float> const scale(factors, 0, x.rows, x.columns / quantisedColumns);
     auto const addNorm = [&](auto& row, auto const& r, auto const& g) {
       row.map([](float v, float old) { return v + old; }, r);
-      row.store(residual);
       float const mean = row.sum([](float v) { return v * v; }) / static_cast<float>(x.columns);
+      row.store(residual);
       float const norm = 1 / std::sqrt(mean + 1e-6f);
       row.map([=](float v, float weight) { return v * norm * weight; }, g);
       row.template quantise<quantisedColumns>(y, scale);

@@ -27,7 +27,7 @@ struct Fused {
   static constexpr unsigned maxThreads = 512;
   // Elements of any type at the places of a payload, which begins at a whole number of granules of T.
   template <class X>
-  using Access = impl::RowAccess<X, impl::RowSlots<Tr, T>::elements, impl::RowSlots<Tr, T>::together>;
+  using Access = impl::RowAccess<X, Tr::words * 4 / sizeof(T), Tr::granule / sizeof(T)>;
 
   MSCCLPP_DEVICE void operator()(T const* in, T* sum, Out* out, Residual const* residual, std::size_t count,
                                  double scale, DeviceTeam const& team) const {

@@ -52,8 +52,9 @@ struct ReduceAndNorm {
     allowNextKernel();
     auto const addAndNorm = [&](auto& row, auto const& w, auto const&... old) {
       addResidual(row, old...);
+      auto const squares = squaresOf(row);
       row.store(MatrixView{kept, rows, columns});
-      normalise(row, squaresOf(row), columns, epsilon, w);
+      normalise(row, squares, columns, epsilon, w);
       row.store(MatrixView{y, rows, columns});
     };
     AllReduceRows<RowOneShot, Transport, Sum, 0, Group> const allReduce{team};
@@ -79,7 +80,7 @@ struct NormAlone {
     waitForPreviousKernel();
     typename Group::template Threads<GridGroup> threads(thisGrid(), team.watch);
     using Part = Row<Transport, T, float, Transport::unroll, decltype(threads)>;
-    std::size_t const most = Transport::dataOffset(threads.size() * Transport::unroll) / sizeof(T);
+    std::size_t const most = Part::capacity(threads);
     auto const columnsFrom = [&](std::size_t first) { return minimum(most, columns - first); };
     for (std::size_t index = threads.row(); index < rows; index += threads.rows()) {
       auto const partOf = [&](auto* data, std::size_t first) {
@@ -88,7 +89,7 @@ struct NormAlone {
       auto const load = [&](Part& part, std::size_t first) {
         auto const add = [&](auto const& sums, auto const&... old) {
           MSCCLPP_UNROLL
-          for (unsigned i = 0; i < Part::slots; ++i) part.values(i) = convert<float>(sums.values(i));
+          for (unsigned i = 0; i < Part::chunks; ++i) part.values(i) = convert<float>(sums.values(i));
           addResidual(part, old...);
         };
         if constexpr (Adds) {

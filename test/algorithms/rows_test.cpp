@@ -175,6 +175,38 @@ TEST_CASE("a launch that cannot work is refused with its numbers") {
   checkRefusal(refusal({.outColumns = 60}), "an output of 60 elements for an input of 64");
 }
 
+namespace {
+
+struct WideBlockKernel {
+  MSCCLPP_DEVICE void operator()(float const* x, std::int8_t* q, float* scale, DeviceTeam const& team) const {
+    AllReduceRows<RowOneShot, PacketTransport<LL128, 4>, Sum, 0, WarpsPerRow<1>>{team}(
+        thisGrid(), MatrixView{x, std::size_t{1}, std::size_t{128}}, [&](auto& row) {
+          row.template quantise<128>(MatrixView{q, std::size_t{1}, std::size_t{128}},
+                                     MatrixView{scale, std::size_t{1}, std::size_t{1}});
+        });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("columns that are quantised together are no more than a stretch of lines") {
+  if (!canRun(1)) return;
+  forEachRank(1, [&](Rank& rank) {
+    Team const team(rank.communicator, {.blocks = 1, .lineBytes = 1 << 14});
+    GpuBuffer<float> const x(rank.device, 128), scale(rank.device, 1);
+    GpuBuffer<std::int8_t> const q(rank.device, 128);
+    launch(rank.stream, {.blocks = 1, .threads = 32}, WideBlockKernel{}, x.data(), q.data(), scale.data(),
+           team.deviceHandle());
+    std::string text;
+    try {
+      rank.synchronize();
+    } catch (Error const& error) {
+      text = error.what();
+    }
+    checkRefusal(text, "a row of 128 elements: the threads that work on it hold 64");
+  });
+}
+
 #if !defined(__CUDACC__)
 namespace {
 

@@ -124,6 +124,12 @@ TEST_CASE("rows by warps and by clusters") {
       test.blocks = 4;
       checkRowsRank<RowOneShot, PacketTransport<LL16, 1>, ClusterPerRow, BFloat16>(rank, test);
     });
+    sweep(ranks, [=](Rank& rank, std::uint64_t variant) {
+      auto test = caseOf(ranks, variant);
+      test.columns += 1500;  // sums change threads, of two stretches a block
+      test.blocks = 4;
+      checkRowsRank<RowOneShot, PacketTransport<LL128, 2>, ClusterPerRow, BFloat16>(rank, test);
+    });
   }
 }
 

@@ -6,8 +6,8 @@
 //   AllReduceRows<RowOneShot, PacketTransport<LL128>, Sum> allReduce{team};
 //   allReduce(thisGrid(), MatrixView{x, tokens, hidden}, [&](auto& row, auto const& r, auto const& g) {
 //     row.map([](float v, float r) { return v + r; }, r);
-//     row.store(residual);
 //     float const scale = 1 / std::sqrt(row.sum([](float v) { return v * v; }) / hidden + 1e-6f);
+//     row.store(residual);
 //     row.map([=](float v, float g) { return v * scale * g; }, g);
 //     row.store(y);
 //   }, residual, View{gamma, hidden});
@@ -18,7 +18,7 @@
 //                            r * ceil(rows / n) on. What is stored in a SymmetricMatrix goes to all ranks, in the type
 //                            that it is stored in; what is stored elsewhere stays with that rank
 //   transport   PacketTransport<...> or MemoryTransport<...>. Its Unroll bounds the length of a row: the threads that
-//               work on a row hold at most Unroll payloads each
+//               work on a row hold at most Unroll payloads each; of LL128, whose lines have flags, some hold none
 //   row group   BlockPerRow (if none is named), WarpsPerRow<N>, ClusterPerRow: rows/row_group.hpp
 //
 // Called by all threads of the given blocks, on every rank, with the same blocks, matrix and composition. Any number of
@@ -79,6 +79,7 @@ class RowExchange {
   // A peer's buffers are free once it has begun this call, and packets do not order that.
   static constexpr bool signalsApart = !Schedule::sameToAll && !Tr::signals;
   using Threads = typename G::template Threads<B>;
+  using Slots = impl::RowSlots<Tr, T>;
   using RowOf = Row<Tr, T, typename R::Accumulator, U, Threads>;
 
  public:
@@ -89,15 +90,22 @@ class RowExchange {
         ranks_(Ranks != 0 ? Ranks : team.size),
         session_(team, blocks, Schedule::rows(static_cast<unsigned>(ranks_))),
         threads_(blocks, team.watch),
-        slots_(static_cast<std::uint32_t>(Tr::slotsFor(std::uint64_t{in.columns} * sizeof(T)))) {
+        stretch_(RowOf::stretchOf(threads_, in.columns)) {
     auto const block = arch::blockThreads();
-    auto const capacity = Tr::dataOffset(threads_.size() * U) / static_cast<std::uint32_t>(sizeof(T));
+    auto const capacity = RowOf::capacity(threads_);
     require(in.columns <= capacity, team.watch, -1, std::uint64_t(layout::Misuse::rowColumns), capacity, in.columns);
-    auto const room = ceilDiv<std::uint32_t>(slots_, threads_.size()) * block;
+    auto const bytes = static_cast<std::uint32_t>(in.columns * sizeof(T));
+    unsigned stretches = 0;
+    MSCCLPP_UNROLL
+    for (unsigned i = 0; i < U; ++i) {
+      auto const first = minimum(firstByte(i), bytes);
+      slots_[i] = static_cast<std::uint32_t>(Tr::slotsFor(minimum(stretch_ * Slots::chunkBytes, bytes - first)));
+      place_[i] = i * block + arch::threadIndex();
+      if (i * threads_.parts() * stretch_ * Slots::chunkBytes < bytes) ++stretches;
+    }
+    auto const room = stretches * block;
     require(room <= session_.rowSlots(), team.watch, -1, std::uint64_t(layout::Misuse::workspaceBytes),
             std::uint64_t{session_.rowSlots()} * Tr::slotBytes, std::uint64_t{room} * Tr::slotBytes);
-    MSCCLPP_UNROLL
-    for (unsigned i = 0; i < U; ++i) place_[i] = i * block + arch::threadIndex();
   }
 
   // The whole call, once, by all threads of the blocks: epilogue(row, fetched...) for each row that this rank makes, by
@@ -121,22 +129,48 @@ class RowExchange {
   }
 
  private:
+  using Values = typename RowOf::Values;
+
+  // Sums on their way from slots of lines to chunks: as many halves of chunks at once as there is room for.
+  struct Lines {
+    static constexpr unsigned n = Slots::elements / 2;
+    struct alignas(minimum<std::size_t>(16, n * sizeof(typename R::Accumulator))) Half {
+      typename R::Accumulator of[n];
+    };
+    static constexpr unsigned passes = sizeof(Half) > 16 ? 2 : 1;
+    static constexpr unsigned mostThreads = 1024;
+    Half half[mostThreads * 2 / passes];
+
+    MSCCLPP_DEVICE static Half halfOf(Values const& values, unsigned h) {
+      Half half;
+      MSCCLPP_UNROLL
+      for (unsigned k = 0; k < n; ++k) half.of[k] = values[h * n + k];
+      return half;
+    }
+    MSCCLPP_DEVICE static void setHalf(Values& values, unsigned h, Half const& half) {
+      MSCCLPP_UNROLL
+      for (unsigned k = 0; k < n; ++k) values[h * n + k] = half.of[k];
+    }
+  };
+
   // The row of those that `owner` makes which threads of this round take; past the end where there is none.
   MSCCLPP_DEVICE std::size_t rowAt(int owner, std::size_t round, unsigned threadsRow) const {
     return Schedule::first(in_.rows, owner, ranks_) + round + threadsRow;
   }
   MSCCLPP_DEVICE bool exists(int owner, std::size_t row) const { return row < Schedule::end(in_.rows, owner, ranks_); }
 
-  // This thread's i-th slot of a row.
-  MSCCLPP_DEVICE std::uint32_t slotAt(unsigned i) const { return threads_.rank() + i * threads_.size(); }
+  // Of a row, where the i-th stretch of this block begins.
+  MSCCLPP_DEVICE std::uint32_t firstByte(unsigned i) const {
+    return (i * threads_.parts() + threads_.part()) * stretch_ * Slots::chunkBytes;
+  }
 
   // Whether this thread's slot of the row that `owner` makes is exchanged. A block without any slot of it still hears
   // from its peers, by the first that it could have.
   MSCCLPP_DEVICE void activeSlots(int owner, std::size_t round, bool (&active)[U]) const {
     bool const here = exists(owner, rowAt(owner, round, threads_.row()));
-    bool const block = exists(owner, rowAt(owner, round, threads_.blockRow())) && threads_.blockRank() < slots_;
+    bool const block = exists(owner, rowAt(owner, round, threads_.blockRow())) && slots_[0] != 0;
     MSCCLPP_UNROLL
-    for (unsigned i = 0; i < U; ++i) active[i] = here && slotAt(i) < slots_;
+    for (unsigned i = 0; i < U; ++i) active[i] = here && threads_.rank() < slots_[i];
     if (!block && arch::threadIndex() < Tr::slotsPerGroup) active[0] = true;
   }
 
@@ -145,11 +179,12 @@ class RowExchange {
     bool const here = exists(owner, index);
     auto const reader = readerOf<W, Tr::granule>(View<T const>(in_.row(here ? index : 0)));
     auto const window = reader.window(0);
+    auto const slot = threads_.rank();
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
-      auto const slot = slotAt(i);
-      payloads[i] =
-          here && slot < slots_ ? reader.read(window, Tr::dataOffset(slot), Tr::dataBytes(slot)) : Payload<W>{};
+      payloads[i] = here && slot < slots_[i]
+                        ? reader.read(window, firstByte(i) + Tr::dataOffset(slot), Tr::dataBytes(slot))
+                        : Payload<W>{};
     }
   }
 
@@ -206,7 +241,7 @@ class RowExchange {
     return decltype(row.fetch(operand)){};
   }
 
-  MSCCLPP_DEVICE void fold(RowOf& row, Payload<W> const (&own)[U], bool const (&active)[U]) const {
+  MSCCLPP_DEVICE void fold(RowOf& row, Payload<W> const (&own)[U], bool const (&active)[U]) {
     constexpr unsigned batch = Tr::batch;
     static_assert(U % batch == 0);
     MSCCLPP_UNROLL
@@ -223,7 +258,41 @@ class RowExchange {
       }
       R::template fold<batch>(team_, session_, 0, slots, awaited, payloads, totals);
       MSCCLPP_UNROLL
-      for (unsigned i = 0; i < batch; ++i) row.values(first + i) = totals[i];
+      for (unsigned i = 0; i < batch; ++i) row.values(first + i) = chunkOf(first + i, totals[i]);
+    }
+  }
+
+  // What a thread has of the i-th stretch, in place of what came in its slot. Chunks are aligned to each other; of
+  // lines each carries less than its slots have room for.
+  MSCCLPP_DEVICE Values chunkOf(unsigned i, Values const& ofSlot) {
+    if constexpr (!Slots::inLines) {
+      return ofSlot;
+    } else {
+      auto& lines = arch::blockShared<Lines, Lines>();
+      auto const rank = threads_.rank();
+      auto const begin = arch::threadIndex() - rank;  // of the row's first thread
+      Values chunk{};
+      MSCCLPP_UNROLL
+      for (unsigned pass = 0; pass < Lines::passes; ++pass) {
+        if (linesUsed_) threads_.syncBlock();
+        linesUsed_ = true;
+        MSCCLPP_UNROLL
+        for (unsigned h = 0; h < 2; ++h) {
+          auto const at = Tr::dataOffset(rank) / 8 + h;  // which half of a chunk it is
+          bool const carried = rank < slots_[i] && h * 8 < Tr::dataBytes(rank) && at < 2 * stretch_;
+          if (carried && (Lines::passes == 1 || at % 2 == pass)) {
+            lines.half[(2 * begin + at) / Lines::passes] = Lines::halfOf(ofSlot, h);
+          }
+        }
+        threads_.syncBlock();
+        MSCCLPP_UNROLL
+        for (unsigned h = 0; h < 2; ++h) {
+          if (rank < stretch_ && (Lines::passes == 1 || h == pass)) {
+            Lines::setHalf(chunk, h, lines.half[(2 * (begin + rank) + h) / Lines::passes]);
+          }
+        }
+      }
+      return chunk;
     }
   }
 
@@ -233,8 +302,10 @@ class RowExchange {
   int ranks_;
   typename Tr::template Session<B> session_;
   Threads threads_;
-  std::uint32_t slots_;     // of a row
+  std::uint32_t stretch_;   // chunks
+  std::uint32_t slots_[U];  // that carry each of this block's stretches
   std::uint32_t place_[U];  // of this thread's slots in the workspace
+  bool linesUsed_ = false;
 };
 
 template <RowSchedule Schedule, SessionTransport Tr, class Op, int Ranks = 0, RowGroup G = BlockPerRow,
@@ -261,7 +332,9 @@ class AllReduceRows : public Composed<Collective::allReduce, Schedule, Tr> {
   // With the schedule RowTwoShot, `rows` are those of the rank that makes most.
   template <Number T>
   static constexpr LaunchShape shape(std::size_t rows, std::size_t columns, unsigned maxBlocks) {
-    auto shape = G::shape(ceilDiv<std::uint64_t>(Tr::slotsFor(std::uint64_t{columns} * sizeof(T)), Tr::unroll));
+    using Slots = impl::RowSlots<Tr, T>;
+    auto const chunks = ceilDiv<std::uint64_t>(columns, Slots::elements);
+    auto shape = G::template shape<Slots>(ceilDiv<std::uint64_t>(chunks, Tr::unroll));
     auto const wanted = ceilDiv<std::uint64_t>(rows, G::rowsOfBlock(shape.threads)) * shape.clusterBlocks;
     auto const most = maxBlocks / shape.clusterBlocks * shape.clusterBlocks;
     shape.blocks = static_cast<unsigned>(minimum<std::uint64_t>(wanted, most));

@@ -12,7 +12,7 @@
 //                               largest magnitude / the largest that q's type can say
 // f may take the column behind these. Values are of the accumulator's type, float for the small floats. All threads of
 // the row call sum, max and quantise, at the same place; what each costs is in rows/row_group.hpp, and quantise by
-// blocks two barriers of each block of threads.
+// blocks a few exchanges within warps: so a block has up to 32 payloads of the transport.
 //
 // Operands that the caller names ahead are fetched while the contributions are on their way; one that is named first
 // here costs a load from memory behind them. What is read and stored at the same place may be the same memory.
@@ -37,60 +37,49 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
-namespace impl {
-
-// Payloads lie across blocks of columns that are quantised together: each tells the largest magnitude of the block that
-// it begins in, and of the next.
-struct SlotMaxima {
-  float of[2];
-};
-// Of the slots that a block of threads has, and of the blocks of columns that these belong to: of the slots of a warp's
-// lanes so many at most.
-struct BlockMaxima {
-  static constexpr unsigned most = 2048;
-  template <unsigned N, unsigned Columns>
-  static constexpr unsigned perWarp = 32 * N / Columns + 2;
-  SlotMaxima slots[most];
-  float blocks[most / 32 * (32 + 2)];
-};
-
-}  // namespace impl
-
-// `G`: of a RowGroup. `U`: slots of a thread.
+// `G`: of a RowGroup. `U`: chunks of a thread.
 template <class Tr, class T, class Acc, unsigned U, RowThreads G>
 class Row {
   using Slots = impl::RowSlots<Tr, T>;
   static constexpr unsigned N = Slots::elements;
   template <class X>
-  using Access = impl::RowAccess<X, N, Slots::together>;
-  using SlotMaxima = impl::SlotMaxima;
+  using Access = impl::RowAccess<X, N, N>;
 
  public:
   using Values = Vector<Acc, N>;
 
-  // This thread has every size()th slot from its rank on. Stores into symmetric memory go to `targets` ranks: this one,
-  // or this one and those behind it.
+  // Chunks of each stretch of a row of so many columns: no more than the row's blocks have work for alike.
+  MSCCLPP_DEVICE static std::uint32_t stretchOf(G const& threads, std::size_t columns) {
+    auto const chunks = static_cast<std::uint32_t>(ceilDiv<std::size_t>(columns, N));
+    return minimum(Slots::chunksOf(threads.size()), roundUp(ceilDiv(chunks, threads.parts()), 32u));
+  }
+  // Columns of the longest row that these threads hold.
+  MSCCLPP_DEVICE static std::uint32_t capacity(G const& threads) {
+    return Slots::chunksOf(threads.size()) * threads.parts() * U * N;
+  }
+
+  // Stores into symmetric memory go to `targets` ranks: this one, or this one and those behind it.
   MSCCLPP_DEVICE Row(DeviceTeam const& team, G& threads, std::size_t index, std::size_t columns, int targets)
       : team_(team),
         threads_(threads),
         index_(index),
         columns_(static_cast<std::uint32_t>(columns)),
         targets_(targets) {
+    auto const stretch = stretchOf(threads, columns);
+    bool const has = threads.rank() < stretch;
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
-      auto const slot = threads.rank() + i * threads.size();
-      column_[i] = Slots::column(slot);
-      count_[i] = column_[i] < columns_
-                      ? minimum<unsigned>(columns_ - column_[i], Tr::dataBytes(slot) / static_cast<unsigned>(sizeof(T)))
-                      : 0;
+      column_[i] = ((i * threads.parts() + threads.part()) * stretch + threads.rank()) * N;
+      count_[i] = has && column_[i] < columns_ ? minimum(columns_ - column_[i], N) : 0;
     }
   }
 
   // Which row of the matrix it is, and how many elements it has.
   MSCCLPP_DEVICE std::size_t index() const { return index_; }
   MSCCLPP_DEVICE std::size_t columns() const { return columns_; }
-  // What this thread holds: of its slot i, below `slots`, the first count(i) values, of the columns from column(i) on.
-  static constexpr unsigned slots = U;
+  // What this thread holds: of its chunk i, below `chunks`, the first count(i) values, of the columns from column(i)
+  // on.
+  static constexpr unsigned chunks = U;
   MSCCLPP_DEVICE Values& values(unsigned i) { return values_[i]; }
   MSCCLPP_DEVICE unsigned count(unsigned i) const { return count_[i]; }
   MSCCLPP_DEVICE std::uint32_t column(unsigned i) const { return column_[i]; }
@@ -112,7 +101,7 @@ class Row {
     (check(operands, columns_), ...);
     MSCCLPP_UNROLL
     for (unsigned i = 0; i < U; ++i) {
-      if (count_[i] != 0) mapSlot(i, f, valuesOf(operands, i)...);
+      if (count_[i] != 0) mapChunk(i, f, valuesOf(operands, i)...);
     }
   }
 
@@ -147,20 +136,34 @@ class Row {
     constexpr float largest = largestOf<Element>;
     static_assert(largest != 0, "quantise: into Float8E4M3, Float8E5M2 or int8");
     static_assert(std::same_as<typename S::Element, float>, "quantise: scales are float");
-    static_assert(Block == 0 || Block >= N, "quantise: a block is no shorter than a payload of the transport");
     auto const blocks = Block == 0 ? 1 : ceilDiv<std::uint32_t>(columns_, Block == 0 ? 1 : Block);
     check(out, columns_);
     check(scales, blocks);
     if constexpr (Block == 0) {
       auto const most = max([](Acc v) { return v < 0 ? -v : v; });
-      auto const factor = factorOf(most, largest);
+      MSCCLPP_UNROLL
+      for (unsigned i = 0; i < U; ++i) storeChunk(out, i, factorOf(most, largest));
+      if (threads_.part() == 0 && threads_.rank() == 0) storeScale(scales, 0, most / largest);
+    } else {
+      constexpr unsigned lanes = Block / N;
+      static_assert(Block % N == 0 && (lanes & (lanes - 1)) == 0 && lanes >= 1 && lanes <= 32,
+                    "quantise: a block has 1, 2, 4, 8, 16 or 32 payloads of the transport");
+      auto const together = Slots::chunksOf(threads_.size()) * N;
+      require(together % Block == 0, team_.watch, -1, std::uint64_t(layout::Misuse::rowColumns), together, Block);
       MSCCLPP_UNROLL
       for (unsigned i = 0; i < U; ++i) {
-        if (count_[i] != 0) storeSlot(out, i, [=](std::uint32_t) { return factor; });
+        float most = 0;
+        MSCCLPP_UNROLL
+        for (unsigned k = 0; k < N; ++k) {
+          if (k < count_[i]) most = Max{}(most, static_cast<float>(values_[i][k] < 0 ? -values_[i][k] : values_[i][k]));
+        }
+        MSCCLPP_UNROLL
+        for (unsigned distance = lanes / 2; distance > 0; distance /= 2) {
+          most = Max{}(most, arch::shuffleXor(most, distance));
+        }
+        storeChunk(out, i, factorOf(most, largest));
+        if (count_[i] != 0 && column_[i] % Block == 0) storeScale(scales, column_[i] / Block, most / largest);
       }
-      if (threads_.rank() == 0) storeScale(scales, 0, most / largest);
-    } else {
-      quantiseBlocks<Block>(out, scales);
     }
   }
 
@@ -216,7 +219,7 @@ class Row {
   }
 
   template <class F, class... Others>
-  MSCCLPP_DEVICE void mapSlot(unsigned i, F const& f, Others const&... others) {
+  MSCCLPP_DEVICE void mapChunk(unsigned i, F const& f, Others const&... others) {
     auto const first = column_[i];
     MSCCLPP_UNROLL
     for (unsigned k = 0; k < N; ++k) {
@@ -260,14 +263,14 @@ class Row {
     f(out);
   }
 
-  // factor(column): by what a value is multiplied.
-  template <class Q, class F>
-  MSCCLPP_DEVICE void storeSlot(Q const& out, unsigned i, F const& factor) const {
+  template <class Q>
+  MSCCLPP_DEVICE void storeChunk(Q const& out, unsigned i, float factor) const {
     using Element = typename Q::Element;
+    if (count_[i] == 0) return;
     Vector<Element, N> narrow{};
     MSCCLPP_UNROLL
     for (unsigned k = 0; k < N; ++k) {
-      if (k < count_[i]) narrow[k] = quantised<Element>(values_[i][k] * factor(column_[i] + k));
+      if (k < count_[i]) narrow[k] = quantised<Element>(values_[i][k] * factor);
     }
     forEachTarget(out, [&](MatrixView<Element> const& there) {
       Access<Element>::write(there.row(index_), column_[i], narrow, count_[i]);
@@ -278,117 +281,12 @@ class Row {
     forEachTarget(scales, [&](MatrixView<float> const& there) { *there.at(index_, block) = scale; });
   }
 
-  // The i-th slots of this block's threads of the row, and the blocks of columns that they lie in.
-  struct Stretch {
-    std::uint32_t first, last;            // slots; none where the first is behind the last
-    std::uint32_t firstBlock, lastBlock;  // of columns
-  };
-  template <unsigned Block>
-  MSCCLPP_DEVICE Stretch stretch(unsigned i) const {
-    auto const first = i * threads_.size() + threads_.blockRank();
-    auto const last = minimum(first + threadsHere() - 1, Slots::slotOf(columns_ - 1));
-    return {first, last, Slots::column(first) / Block, (minimum(Slots::column(last + 1), columns_) - 1) / Block};
-  }
-  MSCCLPP_DEVICE unsigned threadsHere() const { return minimum(threads_.size(), arch::blockThreads()); }
-  // Of the first of the row's threads in this block.
-  MSCCLPP_DEVICE unsigned firstThread() const { return arch::threadIndex() - (threads_.rank() - threads_.blockRank()); }
-
-  // A block of columns belongs to the warps that have slots of it, first in one block of threads; what lies across two
-  // stretches of slots they tell each other.
-  template <unsigned Block, class Q, class S>
-  MSCCLPP_DEVICE void quantiseBlocks(Q const& out, S const& scales) {
-    static_assert(U <= impl::RowMail::payloads, "quantise: a thread has up to 4 payloads of a row");
-    constexpr float largest = largestOf<typename Q::Element>;
-    using Maxima = impl::BlockMaxima;
-    constexpr unsigned perWarp = Maxima::perWarp<N, Block>;
-    auto& shared = arch::blockShared<Maxima, Maxima>();
-    require(arch::blockThreads() * U <= Maxima::most, team_.watch, -1, std::uint64_t(layout::Misuse::rowColumns),
-            Slots::column(Maxima::most), columns_);
-    // Else more than two stretches would have a part of one.
-    constexpr unsigned widest = Block / N + 2;
-    require(threads_.size() >= widest, team_.watch, -1, std::uint64_t(layout::Misuse::rowThreads), widest,
-            threads_.size());
-    auto const flag = threads_.nextMail();
-    auto const firstWarp = firstThread() / arch::warpSize;
-    auto const warps = threadsHere() / arch::warpSize;
-    auto const warp = arch::threadIndex() / arch::warpSize - firstWarp;
-    auto const lane = arch::threadIndex() % arch::warpSize;
-    auto const slotsOf = [&](unsigned i) { return &shared.slots[i * arch::blockThreads() + firstThread()]; };
-    auto const blocksOf = [&](unsigned i) { return &shared.blocks[(firstWarp * U + i * warps) * perWarp]; };
-    auto const firstSlot = [&](std::uint32_t block) { return Slots::slotOf(block * Block); };
-    auto const lastSlot = [&](std::uint32_t block) {
-      return Slots::slotOf(minimum<std::uint32_t>((block + 1) * Block, columns_) - 1);
-    };
-    auto const forOwnBlocks = [&](auto const& work) {
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < U; ++i) {
-        auto const here = stretch<Block>(i);
-        if (here.first > here.last) continue;
-        for (auto block = here.firstBlock + warp; block <= here.lastBlock; block += warps) work(i, here, block);
-      }
-    };
-    // Where a stretch is told of what the one of that slot has; `side`: 0, from before, 1, from behind.
-    auto const mail = [&](std::uint32_t slot, unsigned side) -> FlaggedWords<1>& {
-      auto const rank = slot % threads_.size();
-      return threads_.mailOf(rank)->warps[firstWarp].from[flag % 2][slot / threads_.size()][side];
-    };
-
-    MSCCLPP_UNROLL
-    for (unsigned i = 0; i < U; ++i) {
-      SlotMaxima maxima{};
-      auto const first = column_[i] / Block;
-      MSCCLPP_UNROLL
-      for (unsigned k = 0; k < N; ++k) {
-        if (k >= count_[i]) continue;
-        auto const magnitude = static_cast<float>(values_[i][k] < 0 ? -values_[i][k] : values_[i][k]);
-        bool const next = (column_[i] + k) / Block != first;
-        maxima.of[0] = next ? maxima.of[0] : Max{}(maxima.of[0], magnitude);
-        maxima.of[1] = next ? Max{}(maxima.of[1], magnitude) : maxima.of[1];
-      }
-      if (count_[i] != 0) slotsOf(i)[threads_.rank() - threads_.blockRank()] = maxima;
-    }
-    threads_.syncBlock();
-    forOwnBlocks([&](unsigned i, Stretch const& here, std::uint32_t block) {
-      auto const last = minimum(lastSlot(block), here.last);
-      float most = 0;
-      for (auto slot = maximum(firstSlot(block), here.first) + lane; slot <= last; slot += arch::warpSize) {
-        most = Max{}(most, slotsOf(i)[slot - here.first].of[Slots::column(slot) / Block == block ? 0 : 1]);
-      }
-      most = reduce(thisWarp(), most, Max{});
-      if (lane != 0) return;
-      blocksOf(i)[block - here.firstBlock] = most;
-      if (firstSlot(block) < here.first) putFlagged(mail(here.first - 1, 1), most, flag);
-      if (lastSlot(block) > here.last) putFlagged(mail(here.last + 1, 0), most, flag);
-    });
-    if (lane == 0) {
-      forOwnBlocks([&](unsigned i, Stretch const& here, std::uint32_t block) {
-        auto& most = blocksOf(i)[block - here.firstBlock];
-        bool const begins = firstSlot(block) >= here.first;
-        auto const told = [&](unsigned side) { return awaitFlagged<float>(mail(here.first, side), flag, team_.watch); };
-        if (!begins) most = Max{}(most, told(0));
-        if (lastSlot(block) > here.last) most = Max{}(most, told(1));
-        if (begins) storeScale(scales, block, most / largest);
-      });
-    }
-    threads_.syncBlock();
-    MSCCLPP_UNROLL
-    for (unsigned i = 0; i < U; ++i) {
-      if (count_[i] == 0) continue;
-      auto const firstBlock = stretch<Block>(i).firstBlock;
-      auto const block = column_[i] / Block;
-      auto const last = (column_[i] + count_[i] - 1) / Block;
-      auto const factor = factorOf(blocksOf(i)[block - firstBlock], largest);
-      auto const next = last == block ? 0 : factorOf(blocksOf(i)[last - firstBlock], largest);
-      storeSlot(out, i, [&](std::uint32_t at) { return at / Block == block ? factor : next; });
-    }
-  }
-
   DeviceTeam const& team_;
   G& threads_;
   std::size_t index_;
   std::uint32_t columns_;
   int targets_;
-  std::uint32_t column_[U];  // of each slot
+  std::uint32_t column_[U];  // of each chunk
   unsigned count_[U];        // elements of it that are in the row
   Values values_[U];
 };

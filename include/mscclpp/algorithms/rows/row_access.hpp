@@ -18,20 +18,28 @@ inline namespace MSCCLPP_BACKEND {
 
 namespace impl {
 
-// How the payloads of transport `Tr` with elements of T lie in rows: N elements a slot.
+// How a row of T lies among the threads of a block, by transport `Tr`: stretch by stretch, of each a chunk a thread. A
+// chunk is as large as a payload; those of lines are fewer than the slots that carry them, of which the flags take a
+// part. The i-th stretch of a row's part is the (i * parts + part)-th of the row.
 template <class Tr, class T>
 struct RowSlots {
-  static constexpr unsigned elements = Tr::words * 4 / sizeof(T);
-  static constexpr unsigned together = Tr::granule / sizeof(T);  // that are accessed at once
-  // Of the data in slots that belong together; of a line the last 8 bytes are its flag.
-  static constexpr unsigned groupBytes = Tr::slotsPerGroup * Tr::words * 4 - (Tr::slotsPerGroup == 1 ? 0 : 8);
+  static constexpr unsigned chunkBytes = Tr::words * 4;
+  static constexpr unsigned elements = chunkBytes / sizeof(T);  // of a chunk
+  static constexpr bool inLines = Tr::slotsPerGroup > 1;
 
-  MSCCLPP_DEVICE static std::uint32_t column(std::uint32_t slot) {
-    return Tr::dataOffset(slot) / static_cast<std::uint32_t>(sizeof(T));
+  // Chunks of a stretch that so many threads exchange, in whole warps where there is one.
+  MSCCLPP_HOST_DEVICE static constexpr unsigned chunksOf(unsigned threads) {
+    if constexpr (!inLines) {
+      return threads;
+    } else {
+      auto const whole = threads / Tr::slotsPerGroup * (Tr::slotsPerGroup * chunkBytes - 8) / chunkBytes;
+      return whole >= 32 ? whole / 32 * 32 : whole / 16 * 16;
+    }
   }
-  MSCCLPP_DEVICE static std::uint32_t slotOf(std::uint32_t column) {
-    auto const byte = column * static_cast<std::uint32_t>(sizeof(T));
-    return byte / groupBytes * Tr::slotsPerGroup + byte % groupBytes / (Tr::words * 4);
+  // The least threads, in whole warps, that exchange a stretch of so many.
+  static constexpr std::uint64_t threadsFor(std::uint64_t chunks) {
+    if (inLines && chunks > chunksOf(32)) chunks = Tr::slotsFor(roundUp<std::uint64_t>(chunks, 32) * chunkBytes);
+    return roundUp<std::uint64_t>(chunks, 32);
   }
 };
 

@@ -39,16 +39,6 @@ struct ClusterPartials {
   FlaggedWords<2> perWarp[2 * ofSet];  // two sets, in turn
 };
 
-// What blocks, or the threads of one with several payloads each, tell each other of values that lie across both: from
-// before, and from behind. A row has the words of its first warp, one for each payload of a thread.
-struct RowMail {
-  static constexpr unsigned payloads = 4;
-  struct OfWarp {
-    FlaggedWords<1> from[2][payloads][2];
-  };
-  OfWarp warps[32];
-};
-
 // By so many threads, each of which has a part of it; a barrier has to follow.
 template <class T>
 MSCCLPP_DEVICE void clearWords(T& shared, unsigned thread, unsigned threads) {
@@ -86,10 +76,9 @@ MSCCLPP_DEVICE void requireWholeRows(layout::Watch* watch, unsigned threads, uns
 
 }  // namespace impl
 
-// rank(), size(): of the row's threads. row(), rows(): which of the rows of one pass over the grid it is, and how many
-// there are. blockRank(), blockRow(): the same of the first thread of this block. reduce() takes what `op` changes
-// nothing with. syncBlock() meets those of the row's threads that are in this block. mailOf(rank) is in the block of
-// that thread of the row; nextMail() is the flag of what all of the row put there next, behind a syncBlock().
+// rank(), size(): of the row's threads that are in this block; syncBlock() meets these. part(), parts(): which of the
+// row's blocks this is, and how many it has. row(), rows(): which of the rows of one pass over the grid it is, and how
+// many there are; blockRow(): of the first thread of this block. reduce() takes what `op` changes nothing with.
 // meet() comes once, ahead of the others, by all threads: while the first packets are on their way.
 template <class T>
 concept RowThreads = requires(T threads) {
@@ -97,12 +86,11 @@ concept RowThreads = requires(T threads) {
   { threads.size() } -> std::same_as<unsigned>;
   { threads.row() } -> std::same_as<unsigned>;
   { threads.rows() } -> std::same_as<unsigned>;
-  { threads.blockRank() } -> std::same_as<unsigned>;
+  { threads.part() } -> std::same_as<unsigned>;
+  { threads.parts() } -> std::same_as<unsigned>;
   { threads.blockRow() } -> std::same_as<unsigned>;
   { threads.reduce(1.0f, 0.0f, Sum{}) } -> std::same_as<float>;
   threads.syncBlock();
-  { threads.mailOf(0u) } -> std::same_as<impl::RowMail*>;
-  { threads.nextMail() } -> std::same_as<std::uint32_t>;
   threads.meet();
 };
 
@@ -112,8 +100,11 @@ struct WarpsPerRow {
   static constexpr unsigned rowThreads = Warps * 32;
   // Rows that are with a block of so many threads.
   MSCCLPP_HOST_DEVICE static constexpr unsigned rowsOfBlock(unsigned threads) { return threads / rowThreads; }
-  // Threads and cluster for rows of so many payloads of which a thread takes one at a time.
-  static constexpr LaunchShape shape(std::uint64_t) { return {.threads = roundUp(256u, rowThreads)}; }
+  // Threads and cluster for rows of so many chunks, one of a thread. `Slots`: of impl::RowSlots.
+  template <class Slots>
+  static constexpr LaunchShape shape(std::uint64_t) {
+    return {.threads = roundUp(256u, rowThreads)};
+  }
 
   template <BlockSet B>
   class Threads {
@@ -131,7 +122,8 @@ struct WarpsPerRow {
     MSCCLPP_DEVICE unsigned size() const { return rowThreads; }
     MSCCLPP_DEVICE unsigned row() const { return blockRow() + inBlock(); }
     MSCCLPP_DEVICE unsigned rows() const { return blocks_ * rowsOfBlock(arch::blockThreads()); }
-    MSCCLPP_DEVICE unsigned blockRank() const { return 0; }
+    MSCCLPP_DEVICE unsigned part() const { return 0; }
+    MSCCLPP_DEVICE unsigned parts() const { return 1; }
     MSCCLPP_DEVICE unsigned blockRow() const { return block_ * rowsOfBlock(arch::blockThreads()); }
 
     template <class T, class Op>
@@ -142,11 +134,6 @@ struct WarpsPerRow {
       return impl::reduceOverWarps(group(), value, neutral, op, inBlock() * Warps, turn_);
     }
     MSCCLPP_DEVICE void syncBlock() const { syncWhole(group()); }
-    MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned) const { return &mail_; }
-    MSCCLPP_DEVICE std::uint32_t nextMail() {
-      if (mails_ == 0) impl::clearWords(mail_.warps[inBlock() * Warps], rank(), size());
-      return ++mails_;
-    }
     MSCCLPP_DEVICE void meet() const {}
 
    private:
@@ -159,19 +146,18 @@ struct WarpsPerRow {
       }
     }
 
-    impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
     unsigned block_;
     unsigned blocks_;
     unsigned turn_ = 0;
-    std::uint32_t mails_ = 0;
   };
 };
 
 struct BlockPerRow {
-  // One. The shape has a thread for each payload, in whole warps, but no more than 1024.
+  // One. The shape has a thread for each chunk, in whole warps, but no more than 1024.
   MSCCLPP_HOST_DEVICE static constexpr unsigned rowsOfBlock(unsigned) { return 1; }
-  static constexpr LaunchShape shape(std::uint64_t payloads) {
-    return {.threads = static_cast<unsigned>(minimum<std::uint64_t>(roundUp<std::uint64_t>(payloads, 32), 1024))};
+  template <class Slots>
+  static constexpr LaunchShape shape(std::uint64_t chunks) {
+    return {.threads = static_cast<unsigned>(minimum<std::uint64_t>(Slots::threadsFor(chunks), 1024))};
   }
 
   template <BlockSet B>
@@ -184,7 +170,8 @@ struct BlockPerRow {
     MSCCLPP_DEVICE unsigned size() const { return arch::blockThreads(); }
     MSCCLPP_DEVICE unsigned row() const { return blocks_.blockRank(); }
     MSCCLPP_DEVICE unsigned rows() const { return blocks_.blockCount(); }
-    MSCCLPP_DEVICE unsigned blockRank() const { return 0; }
+    MSCCLPP_DEVICE unsigned part() const { return 0; }
+    MSCCLPP_DEVICE unsigned parts() const { return 1; }
     MSCCLPP_DEVICE unsigned blockRow() const { return row(); }
 
     template <class T, class Op>
@@ -193,29 +180,25 @@ struct BlockPerRow {
       return impl::reduceOverWarps(thisBlock(), mscclpp::reduce(thisWarp(), value, op), neutral, op, 0, turn_);
     }
     MSCCLPP_DEVICE void syncBlock() const { syncWhole(thisBlock()); }
-    MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned) const { return &mail_; }
-    MSCCLPP_DEVICE std::uint32_t nextMail() {
-      if (mails_ == 0) impl::clearWords(mail_.warps[0], rank(), size());
-      return ++mails_;
-    }
     MSCCLPP_DEVICE void meet() const {}
 
    private:
-    impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
     B blocks_;
     unsigned turn_ = 0;
-    std::uint32_t mails_ = 0;
   };
 };
 
 struct ClusterPerRow {
   // One, which it shares with the other blocks of its cluster.
   MSCCLPP_HOST_DEVICE static constexpr unsigned rowsOfBlock(unsigned) { return 1; }
-  // Blocks of 128 threads, and larger ones where 8 are too few.
-  static constexpr LaunchShape shape(std::uint64_t payloads) {
+  // Blocks of 128 chunks, and larger ones where 8 are too few.
+  template <class Slots>
+  static constexpr LaunchShape shape(std::uint64_t chunks) {
     unsigned blocks = 1;
-    while (blocks < maxClusterBlocks && payloads > std::uint64_t{128} * blocks) blocks *= 2;
-    return {.threads = BlockPerRow::shape(ceilDiv<std::uint64_t>(payloads, blocks)).threads, .clusterBlocks = blocks};
+    while (blocks < maxClusterBlocks && chunks > std::uint64_t{128} * blocks) blocks *= 2;
+    auto shape = BlockPerRow::shape<Slots>(ceilDiv<std::uint64_t>(chunks, blocks));
+    shape.clusterBlocks = blocks;
+    return shape;
   }
 
   template <BlockSet B>
@@ -226,17 +209,17 @@ struct ClusterPerRow {
       require(blocks.blockCount() % arch::clusterBlocks() == 0, watch, -1, std::uint64_t(layout::Misuse::fewBlocks),
               arch::clusterBlocks(), blocks.blockCount());
       // Of what there is room for, what this row uses: each store more is one ahead of its packets.
-      impl::clearWords(mail_.warps[0], arch::threadIndex(), arch::blockThreads());
       for (auto i = arch::threadIndex(); i < 2 * warps(); i += arch::blockThreads()) {
         impl::clearWords(partials_.perWarp[i % 2 * impl::ClusterPartials::ofSet + i / 2], 0, 1);
       }
       arch::arriveAtCluster();
     }
-    MSCCLPP_DEVICE unsigned rank() const { return blockRank() + arch::threadIndex(); }
-    MSCCLPP_DEVICE unsigned size() const { return arch::clusterBlocks() * arch::blockThreads(); }
+    MSCCLPP_DEVICE unsigned rank() const { return arch::threadIndex(); }
+    MSCCLPP_DEVICE unsigned size() const { return arch::blockThreads(); }
+    MSCCLPP_DEVICE unsigned part() const { return arch::clusterRank(); }
+    MSCCLPP_DEVICE unsigned parts() const { return arch::clusterBlocks(); }
     MSCCLPP_DEVICE unsigned row() const { return blocks_.blockRank() / arch::clusterBlocks(); }
     MSCCLPP_DEVICE unsigned rows() const { return blocks_.blockCount() / arch::clusterBlocks(); }
-    MSCCLPP_DEVICE unsigned blockRank() const { return arch::clusterRank() * arch::blockThreads(); }
     MSCCLPP_DEVICE unsigned blockRow() const { return row(); }
 
     // A block may end behind its last one: what the others put into its memory has come by then.
@@ -250,36 +233,38 @@ struct ClusterPerRow {
           warps(), neutral, op, [&](unsigned i) { return awaitFlagged<T>(partials_.perWarp[set + i], flag, watch_); });
     }
     MSCCLPP_DEVICE void syncBlock() const { syncWhole(thisBlock()); }
-    MSCCLPP_DEVICE impl::RowMail* mailOf(unsigned rank) const {
-      return arch::ofClusterBlock(mail_, rank / arch::blockThreads());
-    }
-    MSCCLPP_DEVICE std::uint32_t nextMail() { return ++mails_; }
     // All have cleared their words.
     MSCCLPP_DEVICE void meet() {
       arch::awaitCluster();
       auto const lane = arch::threadIndex() % arch::warpSize;
       if (lane < arch::clusterBlocks()) {
-        theirs_ = &arch::ofClusterBlock(partials_, lane)->perWarp[rank() / arch::warpSize];
+        theirs_ = &arch::ofClusterBlock(partials_, lane)->perWarp[(part() * size() + rank()) / arch::warpSize];
       }
     }
 
    private:
-    MSCCLPP_DEVICE unsigned warps() const { return size() / arch::warpSize; }
+    MSCCLPP_DEVICE unsigned warps() const { return parts() * size() / arch::warpSize; }
 
     impl::ClusterPartials& partials_ = arch::blockShared<impl::ClusterPartials, impl::ClusterPartials>();
-    impl::RowMail& mail_ = arch::blockShared<impl::RowMail, impl::RowMail>();
     FlaggedWords<2>* theirs_ = nullptr;  // where this warp's partial results go, by the lane that puts them there
     layout::Watch* watch_;
     B blocks_;
     std::uint32_t reductions_ = 0;
-    std::uint32_t mails_ = 0;
   };
 };
+
+namespace impl {
+
+struct AnySlots {
+  static constexpr std::uint64_t threadsFor(std::uint64_t chunks) { return chunks; }
+};
+
+}  // namespace impl
 
 template <class G>
 concept RowGroup = RowThreads<typename G::template Threads<GridGroup>> && requires {
   { G::rowsOfBlock(32u) } -> std::same_as<unsigned>;
-  { G::shape(std::uint64_t{}) } -> std::same_as<LaunchShape>;
+  { G::template shape<impl::AnySlots>(std::uint64_t{}) } -> std::same_as<LaunchShape>;
 };
 static_assert(RowGroup<WarpsPerRow<1>> && RowGroup<WarpsPerRow<2>> && RowGroup<BlockPerRow> && RowGroup<ClusterPerRow>);
 
