@@ -124,7 +124,9 @@ class RoutingScan {
 
   // Negative: none.
   MSCCLPP_DEVICE std::int32_t expertAt(std::uint32_t token, std::uint32_t k) const {
-    auto const index = routing_.of(token)[k];
+    return checked(routing_.of(token)[k]);
+  }
+  MSCCLPP_DEVICE std::int32_t checked(I index) const {
     if (index < 0) return -1;
     auto const limit = experts_.layout.limits.experts;
     requireAlone(static_cast<std::uint64_t>(index) < limit, experts_.flags.watch, -1,
@@ -136,9 +138,16 @@ class RoutingScan {
   MSCCLPP_DEVICE void countTokens(impl::RoutingCounts& counts, std::uint32_t begin, std::uint32_t end) const {
     for (auto first = begin; first < end; first += group_.size()) {
       auto const token = first + group_.rank();
+      // All loads ahead of the first that is waited for.
+      constexpr auto most = layout::ExpertLimits::mostTopK;
+      I chosen[most];
+      MSCCLPP_UNROLL
+      for (std::uint32_t k = 0; k < most; ++k)
+        chosen[k] = k < routing_.topK && token < end ? routing_.of(token)[k] : I{-1};
       impl::RankSet ranks{};
-      for (std::uint32_t k = 0; k < routing_.topK && token < end; ++k) {
-        auto const expert = expertAt(token, k);
+      MSCCLPP_UNROLL
+      for (std::uint32_t k = 0; k < most; ++k) {
+        auto const expert = checked(chosen[k]);
         if (expert < 0 || experts_.hasFailed(experts_.rankOf(expert))) continue;
         reduceAdd<Order::relaxed, Scope::block>(&counts.ofExpert[expert], 1u);
         ranks.add(experts_.rankOf(expert));
