@@ -4,7 +4,8 @@
 # Hosts made of network namespaces on one switch, and what peer.cpp does on them. Delay and loss, for which not every
 # kernel has the means, are tested in a guest: test/softroce/shaped.sh.
 #
-#   namespaces.py --peer=PROGRAM [--collectives=PROGRAM] [--nccl=LIBRARY] [--plan=PROGRAM --plans=FOLDER] [CLASS...]
+#   namespaces.py --peer=PROGRAM [--collectives=PROGRAM] [--nccl=LIBRARY] [--plan=PROGRAM --plans=FOLDER]
+#                 [--torch=PYTHON --package=FOLDER] [CLASS...]
 #                                                       the tests
 #   namespaces.py --peer=PROGRAM --speed[=SECONDS]      the transport's bytes per second beside a plain socket's, and
 #                                                       iperf3's where it is installed, in turn; round trips
@@ -311,6 +312,72 @@ class Nccl(OnHosts):
         status, text = self.finish(ranks)[0]
         self.assertEqual(status, 1, text)
         self.assertRegex(text, r"rank 1\b")
+
+
+class Torch(Case):
+    """torch.distributed's backend mscclpp, whose ranks meet by PyTorch's store at MASTER_ADDR."""
+
+    limit = 200
+
+    @classmethod
+    def setUpClass(cls):
+        """Compiles what PyTorch loads, where that has not been done: no rank waits for it."""
+        subprocess.run([option("torch"), "-B", "-c", "import mscclpp.torch, mscclpp.ops; mscclpp.torch.build()"],
+                       env={**os.environ, **cls.environment()}, check=True)
+
+    @staticmethod
+    def environment():
+        kept = {name: os.environ[name] for name in ("MSCCLPP_CXX", "MSCCLPP_CACHE_DIR") if name in os.environ}
+        return {"PYTHONPATH": option("package"), "MSCCLPP_DEVICE": "sim", "OMP_NUM_THREADS": "1", **kept}
+
+    def start_torch(self, counts, what):
+        namespaces = self.hosts(len(counts))
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_rank.py")
+        places = [(host, local) for host, count in enumerate(counts) for local in range(count)]
+        # gloo asks for the address of the host's name, which is the same here on all hosts.
+        ranks = [namespaces.start(host, option("torch"), "-B", script, what, **self.environment(), RANK=str(rank),
+                                  WORLD_SIZE=str(len(places)), LOCAL_RANK=str(local),
+                                  MASTER_ADDR=namespaces.addresses[0], MASTER_PORT=str(PORT), GLOO_SOCKET_IFNAME="eth0")
+                 for rank, (host, local) in enumerate(places)]
+        for rank in ranks:
+            self.addCleanup(rank.kill)   # those that train do not end by themselves
+        return ranks
+
+    def check(self, counts, compared):
+        results = self.finish(self.start_torch(counts, "calls"))
+        for rank, (status, text) in enumerate(results):
+            self.assertEqual(status, 0, text)
+            self.assertIn(f"rank {rank} of {len(results)}: {compared} compared, 0 wrong", text)
+
+    def test_two_hosts_of_two(self):
+        self.check([2, 2], 157)
+
+    def test_hosts_of_two_and_one(self):
+        self.check([2, 1], 145)
+
+    def killed(self, counts, victim):
+        """While all train, and none is known to be in a barrier or between two calls."""
+        ranks = self.start_torch(counts, "steps")
+        for rank in ranks:
+            seen = []
+            while not any("begins" in line for line in seen):   # PyTorch has something to tell before
+                seen.append(rank.stdout.readline())
+                self.assertNotEqual(seen[-1], "", seen)
+        time.sleep(0.5)
+        ranks[victim].kill()
+        start = time.monotonic()
+        results = self.finish(ranks)
+        self.assertLess(time.monotonic() - start, 10, results)
+        self.assertEqual(results.pop(victim)[0], -signal.SIGKILL)
+        for status, text in results:
+            self.assertEqual(status, 1, text)
+            self.assertRegex(text, rf"(?s)DistBackendError: .*rank {victim} is gone")
+
+    def test_process_killed_in_mid_step(self):
+        self.killed([2, 2], 3)
+
+    def test_process_killed_that_is_alone_on_its_host(self):
+        self.killed([2, 1], 2)
 
 
 class Programs(OnHosts):
