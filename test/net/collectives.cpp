@@ -25,6 +25,7 @@
 #include "mscclpp/host/hierarchy.hpp"
 #include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/stream.hpp"
+#include "mscclpp/host/transport_set.hpp"
 #include "support/message_exchange.hpp"
 
 namespace {
@@ -129,12 +130,23 @@ struct Outcome {
   }
 };
 
+// How ranks of other hosts are reached; one way leads to all of them.
+Transport wayToOtherHosts(Communicator const& communicator) {
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    if (!communicator.reaches(peer)) return communicator.transportTo(peer);
+  }
+  throw Error(ErrorCode::invalidUsage, "all ranks are on one host; start some elsewhere");
+}
+
 Outcome runAll(Communicator const& communicator, AlgorithmCollection const& algorithms) {
   Outcome outcome;
+  auto const way = wayToOtherHosts(communicator);
   auto const messageBytes = HierarchicalTeam(communicator, {.blocks = 1, .bytes = 256}).deviceHandle().messageBytes;
-  if (messageBytes != layout::tcpMessageBytes) {
-    throw Error(ErrorCode::internalError, "a message over TCP counts as " + std::to_string(messageBytes) + " bytes");
+  if (messageBytes != (way == Transport::tcp ? layout::tcpMessageBytes : layout::usualMessageBytes)) {
+    throw Error(ErrorCode::internalError,
+                "a message over " + std::string(nameOf(way)) + " counts as " + std::to_string(messageBytes) + " bytes");
   }
+  std::printf("rank %d reaches other hosts by %s\n", communicator.rank(), std::string(nameOf(way)).c_str());
   for (std::size_t const count : {1, 1001, 20000}) {
     Job const job(communicator, count);
     for (auto const collective : collectives) {

@@ -371,7 +371,8 @@ class Torch(Case):
         self.assertEqual(results.pop(victim)[0], -signal.SIGKILL)
         for status, text in results:
             self.assertEqual(status, 1, text)
-            self.assertRegex(text, rf"(?s)DistBackendError: .*rank {victim} is gone")
+            self.assertRegex(text, r"(?ms)^DistBackendError: .*"
+                             rf"(rank {victim} is gone|TCP connection to rank {victim} \([^)]*\) has failed)")
 
     def test_process_killed_in_mid_step(self):
         self.killed([2, 2], 3)

@@ -91,7 +91,11 @@ mkdir -p "$root"/{bin,proc,sys,dev,tmp,run,etc,modules}
 add() {
   local file
   for file in "$1" $(ldd "$1" 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p; s/^\t\(\/[^ ]*\) (.*/\1/p'); do
-    [ -e "$root$file" ] || { mkdir -p "$root$(dirname "$file")"; cp -L "$file" "$root$file"; }
+    [ ! -e "$root$file" ] || continue
+    mkdir -p "$root$(dirname "$file")"
+    cp -L "$file" "$root$file"
+    # Emulated processors unpack all of it before anything runs; nothing but a program can be stripped.
+    strip --strip-debug "$root$file" 2>/dev/null || true
   done
 }
 cp -L "$(command -v busybox)" "$root/bin/busybox"
