@@ -3,7 +3,8 @@
 // One rank of a job over several hosts, with a simulated GPU: every collective from the host against what must come
 // out. Started by any launcher; ends with 0 where all was well, else prints what was not and ends with 1.
 //
-//   mscclpp_test_net_collectives                 in place and apart, of several sizes
+//   mscclpp_test_net_collectives                 in place and apart, of several sizes; prints how other hosts are
+//                                                reached
 //   mscclpp_test_net_collectives PLAN.json...    those of the plans, which a collection prefers; prints what was
 //   chosen,
 //                                                and why a plan was not
