@@ -100,18 +100,18 @@ void checkRefusal(std::string const& text, std::string const& part) {
 
 namespace {
 
-// Where all values are below 0, and a window that is too small.
+// Where all values are below 0, and a window that is too small; two calls share what their sums go through.
 struct LargestKernel {
   MSCCLPP_DEVICE void operator()(float const* x, float* y, std::int32_t const* n, std::size_t rows,
                                  DeviceTeam const& team, layout::WindowHandle const& window) const {
     constexpr std::size_t columns = 20;
-    AllReduceRows<RowOneShot, PacketTransport<LL16>, Sum>{team}(
+    AllReduceRows<RowOneShot, PacketTransport<LL128>, Sum>{team}(
         thisGrid(), MatrixView{x, rows, columns}, [&](auto& row) {
           auto const largest = row.max([](float v) { return v; });
           row.map([=](float) { return largest; });
           row.store(MatrixView{y, rows, columns});
         });
-    AllReduceRows<RowOneShot, PacketTransport<LL16>, Sum>{team}(
+    AllReduceRows<RowOneShot, PacketTransport<LL128>, Sum>{team}(
         thisGrid(), MatrixView{n, rows, columns}, [&](auto& row) {
           auto const largest = row.max([](std::int32_t v) { return v; });
           row.map([=](std::int32_t) { return largest; });
@@ -127,7 +127,7 @@ TEST_CASE("the largest value may be below 0, and windows are no shorter than wha
   for (std::size_t const held : {std::size_t{60}, std::size_t{59}}) {
     std::string text;
     forEachRank(1, [&](Rank& rank) {
-      Team const team(rank.communicator, {.blocks = 2, .packetBytes = 1 << 12});
+      Team const team(rank.communicator, {.blocks = 2, .lineBytes = 1 << 12});
       GpuBuffer<float> const x(rank.device, 60), y(rank.device, 60);
       GpuBuffer<std::int32_t> const n(rank.device, 60), m(rank.device, 60);
       std::vector<float> in(60);

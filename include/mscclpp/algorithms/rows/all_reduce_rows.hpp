@@ -71,6 +71,17 @@ struct RowTwoShot {
 template <class S>
 concept RowSchedule = std::same_as<S, RowOneShot> || std::same_as<S, RowTwoShot>;
 
+namespace impl {
+
+// Where sums go from slots of lines to chunks; one for all rows of a kernel. A call meets the block's threads before it
+// uses it.
+struct RowLines {
+  static constexpr unsigned mostThreads = 1024;
+  alignas(16) std::byte bytes[mostThreads * 32];
+};
+
+}  // namespace impl
+
 // The state of a call, and what its rounds do. In a round each row group takes one row of those that each rank makes.
 template <class Schedule, class Tr, int Ranks, class R, class T, BlockSet B, class G>
 class RowExchange {
@@ -131,23 +142,22 @@ class RowExchange {
  private:
   using Values = typename RowOf::Values;
 
-  // Sums on their way from slots of lines to chunks: as many halves of chunks at once as there is room for.
-  struct Lines {
+  // Of a chunk's sums, as they lie in impl::RowLines; where there is no room for all, those of one side at a time.
+  struct Halves {
     static constexpr unsigned n = Slots::elements / 2;
     struct alignas(minimum<std::size_t>(16, n * sizeof(typename R::Accumulator))) Half {
       typename R::Accumulator of[n];
     };
     static constexpr unsigned passes = sizeof(Half) > 16 ? 2 : 1;
-    static constexpr unsigned mostThreads = 1024;
-    Half half[mostThreads * 2 / passes];
+    static_assert(impl::RowLines::mostThreads * 2 / passes * sizeof(Half) <= sizeof(impl::RowLines));
 
-    MSCCLPP_DEVICE static Half halfOf(Values const& values, unsigned h) {
+    MSCCLPP_DEVICE static Half of(Values const& values, unsigned h) {
       Half half;
       MSCCLPP_UNROLL
       for (unsigned k = 0; k < n; ++k) half.of[k] = values[h * n + k];
       return half;
     }
-    MSCCLPP_DEVICE static void setHalf(Values& values, unsigned h, Half const& half) {
+    MSCCLPP_DEVICE static void set(Values& values, unsigned h, Half const& half) {
       MSCCLPP_UNROLL
       for (unsigned k = 0; k < n; ++k) values[h * n + k] = half.of[k];
     }
@@ -268,27 +278,27 @@ class RowExchange {
     if constexpr (!Slots::inLines) {
       return ofSlot;
     } else {
-      auto& lines = arch::blockShared<Lines, Lines>();
+      constexpr auto passes = Halves::passes;
+      auto& lines = arch::blockShared<impl::RowLines, impl::RowLines>();
+      auto* const halves = reinterpret_cast<typename Halves::Half*>(lines.bytes);
       auto const rank = threads_.rank();
       auto const begin = arch::threadIndex() - rank;  // of the row's first thread
       Values chunk{};
       MSCCLPP_UNROLL
-      for (unsigned pass = 0; pass < Lines::passes; ++pass) {
+      for (unsigned pass = 0; pass < passes; ++pass) {
         if (linesUsed_) threads_.syncBlock();
         linesUsed_ = true;
         MSCCLPP_UNROLL
         for (unsigned h = 0; h < 2; ++h) {
           auto const at = Tr::dataOffset(rank) / 8 + h;  // which half of a chunk it is
           bool const carried = rank < slots_[i] && h * 8 < Tr::dataBytes(rank) && at < 2 * stretch_;
-          if (carried && (Lines::passes == 1 || at % 2 == pass)) {
-            lines.half[(2 * begin + at) / Lines::passes] = Lines::halfOf(ofSlot, h);
-          }
+          if (carried && (passes == 1 || at % 2 == pass)) halves[(2 * begin + at) / passes] = Halves::of(ofSlot, h);
         }
         threads_.syncBlock();
         MSCCLPP_UNROLL
         for (unsigned h = 0; h < 2; ++h) {
-          if (rank < stretch_ && (Lines::passes == 1 || h == pass)) {
-            Lines::setHalf(chunk, h, lines.half[(2 * (begin + rank) + h) / Lines::passes]);
+          if (rank < stretch_ && (passes == 1 || h == pass)) {
+            Halves::set(chunk, h, halves[(2 * (begin + rank) + h) / passes]);
           }
         }
       }
