@@ -39,8 +39,8 @@ class Machine {
   virtual std::string note() const = 0;
 };
 
-// Before anything of CUDA is used, where ranks as threads may share GPUs: host/ranks.hpp says why. What the user has set
-// stays.
+// Before anything of CUDA is used, where ranks as threads may share GPUs: host/ranks.hpp says why. What the user has
+// set stays.
 void shareDevices();
 
 // Null where this program was built without that kind.

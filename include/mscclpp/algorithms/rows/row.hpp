@@ -50,8 +50,8 @@ class Row {
 
   // Chunks of each stretch of a row of so many columns: no more than the row's blocks have work for alike.
   MSCCLPP_DEVICE static std::uint32_t stretchOf(G const& threads, std::size_t columns) {
-    auto const chunks = static_cast<std::uint32_t>(ceilDiv<std::size_t>(columns, N));
-    return minimum(Slots::chunksOf(threads.size()), roundUp(ceilDiv(chunks, threads.parts()), 32u));
+    auto const all = static_cast<std::uint32_t>(ceilDiv<std::size_t>(columns, N));
+    return minimum(Slots::chunksOf(threads.size()), roundUp(ceilDiv(all, threads.parts()), 32u));
   }
   // Columns of the longest row that these threads hold.
   MSCCLPP_DEVICE static std::uint32_t capacity(G const& threads) {
