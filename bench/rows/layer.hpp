@@ -186,10 +186,8 @@ class Layer {
 
   // How many threads of a block norm() has.
   unsigned normThreads() const {
-    using Transport = NormKernel<bf16>::Slots;
-    using Slots = impl::RowSlots<Transport, bf16>;
-    auto const chunks = ceilDiv<std::uint64_t>(hidden_, Slots::elements);
-    return BlockPerRow::shape<Slots>(ceilDiv<std::uint64_t>(chunks, Transport::unroll)).threads;
+    using Slots = impl::RowSlots<NormKernel<bf16>::Slots, bf16>;
+    return BlockPerRow::shape<Slots>(Slots::holders(hidden_)).threads;
   }
   template <class Q, class G = BlockPerRow>
   void norm() const {

@@ -85,6 +85,22 @@ TEST_CASE("patterns of messages between nodes") {
 
 namespace {
 
+void checkAnotherSize(Rank& rank) {
+  PointToPoint const links(rank.communicator, small);
+  GpuBuffer<std::byte> const buffer(rank.device, 128);
+  layout::Messages messages{};
+  if (rank.rank == 0) messages.addSend(1, buffer.data(), 100);
+  if (rank.rank == 1) messages.addRecv(0, buffer.data(), 101);
+  start<LL128>(rank, links, messages);
+  auto const text = reportOf(rank);
+  // One thread looks.
+  CHECK_MESSAGE(contains(text, rank.rank == 0 ? ""
+                                              : "rank 1 block 1 thread 0 refused a message of 100 bytes from "
+                                                "rank 0, where 101 are to be received"),
+                text);
+  rank.communicator.bootstrap()->barrier();
+}
+
 void onNodes(std::function<void(Rank&)> const& body) {
   sim::install({.devices = 2, .devicesPerNode = 1});
   forEachRank(2, body);
@@ -101,20 +117,7 @@ struct WrongTrigger {
 }  // namespace
 
 TEST_CASE("between nodes: another size, chunks that nobody receives, and a proxy that has failed") {
-  onNodes([](Rank& rank) {
-    PointToPoint const links(rank.communicator, small);
-    GpuBuffer<std::byte> const buffer(rank.device, 128);
-    layout::Messages messages{};
-    if (rank.rank == 0) messages.addSend(1, buffer.data(), 100);
-    if (rank.rank == 1) messages.addRecv(0, buffer.data(), 101);
-    start<LL128>(rank, links, messages);
-    auto const text = reportOf(rank);
-    CHECK_MESSAGE(contains(text, rank.rank == 0 ? ""
-                                                : "rank 1 block 1 thread 0 refused a message of 100 bytes from "
-                                                  "rank 0, where 101 are to be received"),
-                  text);
-    rank.communicator.bootstrap()->barrier();
-  });
+  onNodes(checkAnotherSize);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> const chunks{{0, 1},   {1, 1},   {128, 1}, {129, 2},
                                                                     {256, 2}, {257, 3}, {512, 4}};
   onNodes([&](Rank& rank) {
@@ -229,23 +232,7 @@ TEST_CASE("messages to oneself of which one end is missing, or shorter") {
   });
 }
 
-TEST_CASE("a message of another size") {
-  forEachRank(2, [](Rank& rank) {
-    PointToPoint const links(rank.communicator, small);
-    GpuBuffer<std::byte> const buffer(rank.device, 128);
-    layout::Messages messages{};
-    if (rank.rank == 0) messages.addSend(1, buffer.data(), 100);
-    if (rank.rank == 1) messages.addRecv(0, buffer.data(), 101);
-    start<LL128>(rank, links, messages);
-    auto const text = reportOf(rank);
-    // One thread looks.
-    CHECK_MESSAGE(contains(text, rank.rank == 0 ? ""
-                                                : "rank 1 block 1 thread 0 refused a message of 100 bytes from "
-                                                  "rank 0, where 101 are to be received"),
-                  text);
-    rank.communicator.bootstrap()->barrier();
-  });
-}
+TEST_CASE("a message of another size") { forEachRank(2, checkAnotherSize); }
 
 TEST_CASE("the chunks of a message that nobody receives") {
   // By the limits of lanes and of packets; one chunk of each lane is always on its way.

@@ -140,6 +140,13 @@ class SendRecv {
     std::uint64_t begin;
     std::uint64_t end;
   };
+  // The same of a message with a far rank, whose chunks are all alike.
+  struct FarPart {
+    std::uint64_t begin, end;
+
+    MSCCLPP_DEVICE FarPart(layout::PointToPointLayout const& layout, std::uint64_t bytes, unsigned lane)
+        : begin(layout.farPart(bytes) * lane), end(minimum(bytes, begin + layout.farPart(bytes))) {}
+  };
 
   // One end of a lane between this rank and a peer.
   template <class G>
@@ -278,10 +285,9 @@ class SendRecv {
     auto const& [links, group, peer, lane] = end;
     auto const& layout = links.layout;
     auto const& far = end.far();
-    auto const part = layout.farPart(message.bytes);
-    auto const last = minimum(message.bytes, part * (lane + 1));
+    FarPart const part(layout, message.bytes, lane);
     auto done = end.recall(layout.sent);
-    auto at = part * lane;
+    auto at = part.begin;
     do {
       ++done;
       // What was taken has left the outbox, too.
@@ -291,13 +297,13 @@ class SendRecv {
       syncWhole(group);
       auto const slot = layout.farSlot(done);
       auto* const out = far.outbox + slot;
-      auto const bytes = minimum(layout.farBytes, last - at);
+      auto const bytes = minimum(layout.farBytes, part.end - at);
       if (group.rank() == 0) *reinterpret_cast<std::uint64_t*>(out) = message.bytes;
       copy(group, out + layout::farHeaderBytes, static_cast<std::byte const*>(message.data) + at, bytes);
       PortChannelDeviceHandle(far.data).putWithSignal(group, far.inboxOffset + slot, far.outboxOffset + slot,
                                                       layout::farHeaderBytes + bytes);
       at += bytes;
-    } while (at < last);
+    } while (at < part.end);
     end.keep(layout.sent, done);
   }
 
@@ -307,10 +313,9 @@ class SendRecv {
     auto const& layout = links.layout;
     auto const& far = end.far();
     BasePortChannelDeviceHandle const told(far.taken);
-    auto const part = layout.farPart(message.bytes);
-    auto const last = minimum(message.bytes, part * (lane + 1));
+    FarPart const part(layout, message.bytes, lane);
     auto done = end.recall(layout.taken);
-    auto at = part * lane;
+    auto at = part.begin;
     do {
       ++done;
       auto const* const in = far.inbox + layout.farSlot(done);
@@ -321,11 +326,11 @@ class SendRecv {
                      message.bytes, bytes);
       }
       syncWhole(group);
-      auto const bytes = minimum(layout.farBytes, last - at);
+      auto const bytes = minimum(layout.farBytes, part.end - at);
       copy(group, static_cast<std::byte*>(message.data) + at, in + layout::farHeaderBytes, bytes);
       told.signal(group);
       at += bytes;
-    } while (at < last);
+    } while (at < part.end);
     // Nothing of this kernel is on its way to the sender any more when that destroys what it lies in.
     told.flush(group);
     end.keep(layout.taken, done);

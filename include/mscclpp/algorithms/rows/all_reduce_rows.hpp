@@ -343,8 +343,7 @@ class AllReduceRows : public Composed<Collective::allReduce, Schedule, Tr> {
   template <Number T>
   static constexpr LaunchShape shape(std::size_t rows, std::size_t columns, unsigned maxBlocks) {
     using Slots = impl::RowSlots<Tr, T>;
-    auto const chunks = ceilDiv<std::uint64_t>(columns, Slots::elements);
-    auto shape = G::template shape<Slots>(ceilDiv<std::uint64_t>(chunks, Tr::unroll));
+    auto shape = G::template shape<Slots>(Slots::holders(columns));
     auto const wanted = ceilDiv<std::uint64_t>(rows, G::rowsOfBlock(shape.threads)) * shape.clusterBlocks;
     auto const most = maxBlocks / shape.clusterBlocks * shape.clusterBlocks;
     shape.blocks = static_cast<unsigned>(minimum<std::uint64_t>(wanted, most));

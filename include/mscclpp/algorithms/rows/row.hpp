@@ -30,7 +30,6 @@
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/number.hpp"
 #include "mscclpp/device/reduce_op.hpp"
-#include "mscclpp/device/tiles/flagged_words.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/vector.hpp"
 

@@ -36,6 +36,10 @@ struct RowSlots {
       return whole >= 32 ? whole / 32 * 32 : whole / 16 * 16;
     }
   }
+  // Threads that hold a row of so many columns together, where each has Tr::unroll chunks.
+  static constexpr std::uint64_t holders(std::size_t columns) {
+    return ceilDiv<std::uint64_t>(ceilDiv<std::uint64_t>(columns, elements), Tr::unroll);
+  }
   // The least threads, in whole warps, that exchange a stretch of so many.
   static constexpr std::uint64_t threadsFor(std::uint64_t chunks) {
     if (inLines && chunks > chunksOf(32)) chunks = Tr::slotsFor(roundUp<std::uint64_t>(chunks, 32) * chunkBytes);

@@ -39,14 +39,6 @@ struct ClusterPartials {
   FlaggedWords<2> perWarp[2 * ofSet];  // two sets, in turn
 };
 
-// By so many threads, each of which has a part of it; a barrier has to follow.
-template <class T>
-MSCCLPP_DEVICE void clearWords(T& shared, unsigned thread, unsigned threads) {
-  static_assert(sizeof(T) % sizeof(std::uint64_t) == 0);
-  auto* const words = reinterpret_cast<std::uint64_t*>(&shared);
-  for (unsigned i = thread; i < sizeof(T) / sizeof(std::uint64_t); i += threads) arch::storeSharedWord(&words[i], 0);
-}
-
 // Over the results of so many warps, of which get(i) is that of the i-th: each lane has some of them. The same bits in
 // all lanes.
 template <class T, class Op, class Get>
@@ -210,7 +202,7 @@ struct ClusterPerRow {
               arch::clusterBlocks(), blocks.blockCount());
       // Of what there is room for, what this row uses: each store more is one ahead of its packets.
       for (auto i = arch::threadIndex(); i < 2 * warps(); i += arch::blockThreads()) {
-        impl::clearWords(partials_.perWarp[i % 2 * impl::ClusterPartials::ofSet + i / 2], 0, 1);
+        clearFlagged(partials_.perWarp[i % 2 * impl::ClusterPartials::ofSet + i / 2]);
       }
       arch::arriveAtCluster();
     }

@@ -43,6 +43,13 @@ struct WordsOf {
 
 }  // namespace impl
 
+// Without a flag: ahead of the first use, with a barrier behind it.
+template <unsigned N>
+MSCCLPP_DEVICE void clearFlagged(FlaggedWords<N>& words) {
+  MSCCLPP_UNROLL
+  for (unsigned i = 0; i < N; ++i) arch::storeSharedWord(&words.word[i], 0);
+}
+
 template <class T, unsigned N>
 MSCCLPP_DEVICE void putFlagged(FlaggedWords<N>& to, T const& value, std::uint32_t flag) {
   using Words = impl::WordsOf<T, N>;
