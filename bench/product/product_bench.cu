@@ -1,30 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "product/product_bench.hpp"
 
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <random>
 #include <span>
-#include <type_traits>
 
 #include "mscclpp/device/tiles/tile_product.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/launch/launch.hpp"
+#include "product/blas.hpp"
 
 namespace product_bench {
 namespace {
 
 using namespace mscclpp;
-
-void check(bool good, char const* what) {
-  if (!good) throw Error(ErrorCode::deviceError, what);
-}
 
 template <unsigned Columns>
 struct Product {
@@ -77,11 +71,8 @@ class Bench {
         stream_(device_),
         x_(random(options.rows, 1)),
         w_(random(options.columns, 2)),
-        y_(device_, std::size_t{options.rows} * options.columns) {
-    cublasHandle_t handle{};
-    check(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "cublasCreate");
-    blas_.reset(handle);
-    check(cublasSetStream(handle, native()) == CUBLAS_STATUS_SUCCESS, "cublasSetStream");
+        y_(device_, std::size_t{options.rows} * options.columns),
+        blas_(stream_) {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, device_.ordinal) == cudaSuccess, "cudaGetDeviceProperties");
     check(properties.major == 9, "a product of warpgroups needs a GPU of compute capability 9.0");
@@ -90,7 +81,9 @@ class Bench {
 
   std::vector<Line> all() {
     std::vector<Line> lines;
-    lines.push_back(measure("cuBLAS", [&] { multiplyByBlas(); }));
+    lines.push_back(measure("cuBLAS", [&] {
+      blas_.multiply(x_.data(), w_.data(), y_.data(), {options_.rows, options_.columns, options_.inner});
+    }));
     reference_ = copyToHost(y_);
     lines.push_back(measure("tiles of 128 x 256", [&] { multiply<256>(); }));
     lines.push_back(measure("tiles of 128 x 128", [&] { multiply<128>(); }));
@@ -98,10 +91,6 @@ class Bench {
   }
 
  private:
-  struct Destroy {
-    void operator()(cublasHandle_t handle) const { cublasDestroy(handle); }
-  };
-
   cudaStream_t native() const { return static_cast<cudaStream_t>(stream_.native()); }
 
   GpuBuffer<bf16> random(std::size_t rows, unsigned seed) const {
@@ -112,16 +101,6 @@ class Bench {
     GpuBuffer<bf16> buffer(device_, values.size());
     copyToDevice(buffer, std::span<bf16 const>(values));
     return buffer;
-  }
-
-  // cuBLAS goes by columns: y transposed is w times x transposed.
-  void multiplyByBlas() const {
-    float const one = 1, none = 0;
-    auto const inner = static_cast<int>(options_.inner), columns = static_cast<int>(options_.columns);
-    check(cublasGemmEx(blas_.get(), CUBLAS_OP_T, CUBLAS_OP_N, columns, static_cast<int>(options_.rows), inner, &one,
-                       w_.data(), CUDA_R_16BF, inner, x_.data(), CUDA_R_16BF, inner, &none, y_.data(), CUDA_R_16BF,
-                       columns, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS,
-          "cublasGemmEx");
   }
 
   template <unsigned Columns>
@@ -168,7 +147,7 @@ class Bench {
   Device device_{DeviceKind::cuda, 0};
   Stream stream_;
   GpuBuffer<bf16> x_, w_, y_;
-  std::unique_ptr<std::remove_pointer_t<cublasHandle_t>, Destroy> blas_;
+  Blas blas_;
   std::vector<bf16> reference_;
   unsigned blocks_ = 0;
 };

@@ -92,6 +92,44 @@ struct LoadWithoutWait {
   }
 };
 
+// ---- between the blocks of a cluster ------------------------------------------------------------------------------
+
+// Each block puts a word into the memory of the other, three times, into two places in turn.
+enum class MissingOfPut : std::uint8_t { wait, secondPlace };
+
+template <Fault F, MissingOfPut M>
+struct PutToNeighbour {
+  static constexpr bool without(MissingOfPut what) { return planted<F> && M == what; }
+  struct Room {
+    BulkBarrier come[2];
+    std::uint32_t word[2];
+  };
+
+  MSCCLPP_DEVICE void operator()(Peers const& p) const {
+    auto& room = arch::blockShared<Room, PutToNeighbour>();
+    if (thisBlock().rank() != 0) return;
+    for (auto& barrier : room.come) barrier.init(1);
+    arch::arriveAtCluster();
+    arch::awaitCluster();
+    auto& there = *arch::ofClusterBlock(room, 1 - arch::clusterRank());
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      auto const set = i % 2, place = without(MissingOfPut::secondPlace) ? 0 : set;
+      room.come[set].arriveExpect(sizeof room.word[0]);
+      putCounted(there.word[place], i, there.come[set]);  // <- put
+      if (!without(MissingOfPut::wait)) room.come[set].wait(nullptr, i / 2);
+      auto const word = room.word[place];  // <- use of what was put
+      if (without(MissingOfPut::wait)) room.come[set].wait(nullptr, i / 2);
+      *p.data(0, arch::clusterRank()) = word;
+      if (!planted<F>) expect(word == i, "another word");
+    }
+  }
+};
+
+template <Fault F>
+struct PutWithoutWait : PutToNeighbour<F, MissingOfPut::wait> {};
+template <Fault F>
+struct PutsIntoOnePlace : PutToNeighbour<F, MissingOfPut::secondPlace> {};
+
 // ---- additions ------------------------------------------------------------------------------------------------------
 
 struct alignas(16) Addends {
@@ -188,6 +226,7 @@ struct VectorScope {
 };
 
 Setup const twoBlocks{.ranks = 1, .blocks = 2};
+Setup const twoOfCluster{.ranks = 1, .blocks = 2, .threads = 32, .clusterBlocks = 2};
 
 }  // namespace
 
@@ -232,6 +271,14 @@ TEST_CASE("every time at which a bulk store may arrive is tried") {
   CHECK(correct.complete);
   CHECK(correct.schedules > 8);  // three times of each rank's store at least
   CHECK_FALSE(explored(SignalTooEarly<Fault::planted>{}).ok());
+}
+
+TEST_CASE("what another block puts is used before it is counted") {
+  checkKernel<PutWithoutWait>({FindingKind::race, {"put", "use of what was put"}}, twoOfCluster);
+}
+
+TEST_CASE("a block puts again where the one before may not have been read") {
+  checkKernel<PutsIntoOnePlace>({FindingKind::race, {"put"}}, twoOfCluster);
 }
 
 TEST_CASE("a flag overtakes a bulk addition") {

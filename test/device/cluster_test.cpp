@@ -7,9 +7,8 @@
 #include "mscclpp/algorithms/collective/allgather.hpp"
 #include "mscclpp/algorithms/collective/reduce_scatter.hpp"
 #include "mscclpp/device/barrier.hpp"
+#include "mscclpp/device/bulk_copy.hpp"
 #include "mscclpp/device/group.hpp"
-#include "mscclpp/device/poll.hpp"
-#include "mscclpp/device/tiles/flagged_words.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"
@@ -55,30 +54,53 @@ struct PassOnKernel {
   }
 };
 
-MSCCLPP_DEVICE void awaitWord(unsigned const* word, unsigned value) {
-  poll(nullptr, {layout::WaitKind::gridBarrier, -1, 0, value}, [&](std::uint64_t& seen) {
-    seen = load<Order::relaxed, Scope::device>(word);
-    return seen == value;
-  });
-}
-
-// The same by the barrier in two parts, of which the first waits for nobody: one thread comes to it last, once another
-// has come between them.
-struct PassOnInPartsKernel {
-  MSCCLPP_DEVICE void operator()(unsigned* words, unsigned* flag, unsigned* wrong, unsigned times) const {
+// Each thread puts its number into the memory of all blocks, as 4 and as 8 bytes, again and again; in between there is
+// no barrier, only the bytes that come. All of it several times in a kernel.
+struct PutKernel {
+  static constexpr unsigned threads = 64;
+  struct Room {
+    BulkBarrier come[2];
+    std::uint64_t wide[2][8 * threads];
+    float narrow[2][8 * threads];
+  };
+  MSCCLPP_DEVICE void operator()(unsigned* wrong, unsigned times) const {
     auto const cluster = thisCluster();
-    auto const before = (cluster.rank() + cluster.size() - 1) % cluster.size();
-    for (unsigned i = 1; i <= times; ++i) {
-      if (cluster.rank() == 0) awaitWord(flag, i);
-      words[cluster.rank()] = cluster.rank() * 100 + i;
-      arch::arriveAtCluster();
-      if (cluster.rank() == 32) store<Order::relaxed, Scope::device>(flag, i);
-      arch::awaitCluster();
-      if (words[before] != before * 100 + i) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+    auto& room = arch::blockShared<Room, Room>();
+    bool const first = thisBlock().rank() == 0;
+    for (unsigned call = 0; call < 3; ++call) {
+      if (first) {
+        for (auto& barrier : room.come) barrier.init(1);
+      }
       arch::arriveAtCluster();
       arch::awaitCluster();
+      for (unsigned i = 0; i < times; ++i) {
+        auto const set = i % 2;
+        auto& come = room.come[set];
+        if (first) come.arriveExpect(cluster.size() * (sizeof room.wide[0][0] + sizeof room.narrow[0][0]));
+        for (unsigned block = 0; block < cluster.blockCount(); ++block) {
+          auto& there = *arch::ofClusterBlock(room, block);
+          putCounted(there.wide[set][cluster.rank()], wideOf(cluster.rank(), call + i), there.come[set]);
+          putCounted(there.narrow[set][cluster.rank()], narrowOf(cluster.rank(), call + i), there.come[set]);
+        }
+        come.wait(nullptr, i / 2 % 2);
+        for (unsigned from = 0; from < cluster.size(); ++from) {
+          bool const right =
+              room.wide[set][from] == wideOf(from, call + i) && room.narrow[set][from] == narrowOf(from, call + i);
+          if (!right) fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+        }
+      }
+      thisBlock().sync();
+      if (first) {
+        for (auto& barrier : room.come) barrier.invalidate();
+      }
     }
   }
+
+ private:
+  MSCCLPP_DEVICE static std::uint64_t wideOf(unsigned thread, unsigned i) {
+    return std::uint64_t{thread} << 40 | (i * 1000 + 7);
+  }
+  MSCCLPP_DEVICE static float narrowOf(unsigned thread, unsigned i) { return static_cast<float>(thread * 100 + i); }
 };
 
 // Threads that have left are not waited for.
@@ -131,17 +153,24 @@ TEST_CASE("its barrier orders memory, and counts who is left") {
       launch(rank.stream, {.blocks = 8, .threads = 96, .clusterBlocks = cluster}, PassOnKernel{}, words.data(),
              wrong.data(), 20u);
     }
-    GpuBuffer<unsigned> const flag(rank.device, 1);
-    for (unsigned cluster : {1u, 4u}) {
-      flag.fill(0);
-      launch(rank.stream, {.blocks = cluster, .threads = 64, .clusterBlocks = cluster}, PassOnInPartsKernel{},
-             words.data(), flag.data(), wrong.data(), 20u);
-      rank.synchronize();
-    }
     launch(rank.stream, {.blocks = 4, .threads = 64, .clusterBlocks = 4}, SomeLeaveKernel{}, count.data());
     rank.synchronize();
     CHECK(copyToHost(wrong)[0] == 0);
     CHECK(copyToHost(count)[0] == 3 * 32);
+  });
+}
+
+TEST_CASE("what is put into the memory of other blocks is there once it is counted") {
+  forEachRank(1, [&](Rank& rank) {
+    if (!hasClusters(rank)) return;
+    GpuBuffer<unsigned> const wrong(rank.device, 1);
+    wrong.fill(0);
+    for (unsigned cluster : {1u, 2u, 4u, 8u}) {
+      launch(rank.stream, {.blocks = 8, .threads = PutKernel::threads, .clusterBlocks = cluster}, PutKernel{},
+             wrong.data(), 7u);
+    }
+    rank.synchronize();
+    CHECK(copyToHost(wrong)[0] == 0);
   });
 }
 

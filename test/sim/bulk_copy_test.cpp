@@ -210,6 +210,23 @@ TEST_CASE("misused copies fail the kernel with what was asked and what may be") 
       contains(errorText([] { bulkCommit(); }, ErrorCode::invalidUsage), "bulkCommit was called outside of a kernel"));
 }
 
+TEST_CASE("puts that nobody can count fail the kernel") {
+  auto const put = [](auto act) {
+    return failure([act](std::uint32_t* p) {
+      begin();
+      act(p);
+    });
+  };
+  CHECK(contains(put([](std::uint32_t* p) { putCounted(*p, 1u, barrier()); }), "putCounted: 4 bytes at"));
+  CHECK(contains(put([](std::uint32_t* p) { putCounted(chunk().words[0], 1u, *reinterpret_cast<BulkBarrier*>(p)); }),
+                 "do not lie in the shared memory of one block of this cluster that runs"));
+  CHECK(contains(put([](std::uint32_t*) {
+                   putCounted(*reinterpret_cast<std::uint64_t*>(&chunk().words[1]), std::uint64_t{1}, barrier());
+                 }),
+                 "putCounted of 8 bytes: the address"));
+  CHECK(contains(failure([](std::uint32_t*) { putCounted(chunk().words[0], 1u, barrier()); }), "putCounted at"));
+}
+
 TEST_CASE("misused barriers fail the kernel") {
   auto const of = [](auto act) {
     return failure([act](std::uint32_t* p) {

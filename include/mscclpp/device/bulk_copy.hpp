@@ -9,22 +9,27 @@
 //   bulkWaitRead<N>()                     of these, the sources may be written again
 //   bulkLoad(dst, src, bytes, barrier)    from global into block-shared memory; `barrier` counts the bytes that come
 //   bulkFence()                           what the caller has written, or knows of, copies started after it see
+//   putCounted(dst, value, barrier)       4 or 8 bytes from a register into the shared memory of any block of the
+//                                         cluster (arch::ofClusterBlock()), of which a barrier there counts the bytes
 //   BulkBarrier                           where threads arrive and wait for each other and for loads
 //   copyChunk(dst, src, bytes)            16 bytes from global into block-shared memory by any thread, which goes on
 //                                         meanwhile: `bytes` of the source, even and maybe none, and zeros behind them;
 //                                         plain accesses as far as order goes. barrier.arriveBehindCopies() tells
 //
-// One thread calls. Both addresses and `bytes` are multiples of 16; `bytes` is not 0 and fits the block's shared
-// memory.
+// One thread calls, but for putCounted and copyChunk, which any do. Both addresses and `bytes` are multiples of 16;
+// `bytes` is not 0 and fits the block's shared memory.
 //
 // Order. Copies reach memory by another way than loads and stores do (PTX: the async proxy). Whatever a thread has
 // written, a copy may read or overwrite only after a bulkFence() of that thread, or of one that it has been ordered
 // before; reads need none, nor does what an earlier kernel has written. After bulkWait() the caller's copies count as
 // its own writes: it may signal a peer. After a wait at the barrier the loaded bytes may be read. A store that nobody
 // waits for arrives before the kernel ends, but a thread may not end before its sources have been read (bulkWaitRead),
-// nor a block before its loads have come.
+// nor a block before its loads, and what is put into its memory, have come. putCounted orders its own bytes and nothing
+// else: no store of its thread that is on its way to another GPU is waited for.
 //
-// Cost: an instruction each; a copy of some KiB keeps a link as busy as a whole block of storing threads.
+// Cost: an instruction each; a copy of some KiB keeps a link as busy as a whole block of storing threads. By putCounted
+// a sum over 8 blocks of a cluster takes 0.43 us on an H200, by words that are polled or the cluster's barrier 0.66 to
+// 0.78.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +61,7 @@ class BulkBarrier {
   // By one thread; the block meets (sync) before others use the barrier. `count`: arrivals of each phase, 1 to
   // 1,048,575.
   MSCCLPP_DEVICE void init(unsigned count) { arch::initBarrier(&state_, count); }
-  // Before the memory is used for anything else; nobody may wait or have bytes on the way.
+  // Before the memory is used for anything else, or init() called again; nobody may wait or have bytes on the way.
   MSCCLPP_DEVICE void invalidate() { arch::invalidateBarrier(&state_); }
 
   MSCCLPP_DEVICE void arrive() { arch::arriveBarrier(&state_); }
@@ -74,6 +79,12 @@ class BulkBarrier {
     });
   }
 
+  // Where `dst` lies in another block, the cluster has met behind init() (arch::arriveAtCluster(), awaitCluster()).
+  template <class T>
+  friend MSCCLPP_DEVICE void putCounted(T& dst, T const& value, BulkBarrier& barrier) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "putCounted: 4 or 8 bytes");
+    arch::putCounted(&dst, value, &barrier.state_);
+  }
   friend MSCCLPP_DEVICE void bulkLoad(void* dst, void const* src, std::uint32_t bytes, BulkBarrier& barrier) {
     arch::bulkLoad(dst, src, bytes, &barrier.state_);
   }

@@ -54,6 +54,11 @@ void bulkLoad(void* dst, void const* src, std::size_t bytes, std::uint64_t* barr
   self.block->bulkCopies().load(self, dst, src, bytes, barrier, __builtin_return_address(0));
 }
 
+void putCounted(void* dst, void const* value, std::size_t bytes, std::uint64_t* barrier) {
+  auto& self = running("putCounted");
+  self.block->bulkCopies().put(self, dst, value, bytes, barrier, __builtin_return_address(0));
+}
+
 void initBarrier(std::uint64_t* barrier, unsigned count) {
   auto& self = running("BulkBarrier::init");
   self.block->bulkCopies().initBarrier(self, barrier, count, __builtin_return_address(0));

@@ -22,13 +22,10 @@ namespace {
   throw Unwind{};
 }
 
-// Threads of a block add in its shared memory, those of a cluster have words in that of all its blocks; all else there
-// is by plain accesses.
+// Threads of a block add in its shared memory; all else there is by plain accesses, or counted by a barrier.
 bool isShared(GpuThread& self, Access const& access) {
-  if (access.kind == AccessKind::update) {
-    return access.scope == Scope::block && self.block->holdsShared(access.memory(), access.bytes);
-  }
-  return access.order == Order::relaxed && self.block->clusterHoldsShared(access.memory(), access.bytes);
+  return access.kind == AccessKind::update && access.scope == Scope::block &&
+         self.block->holdsShared(access.memory(), access.bytes);
 }
 
 void step(GpuThread& self, Access const& access) {

@@ -143,14 +143,14 @@ bool Block::holdsShared(void const* begin, std::size_t bytes) const {
          bytes <= static_cast<std::size_t>(sharedBase_ + sharedUsed_ - first);
 }
 
-bool Block::clusterHoldsShared(void const* begin, std::size_t bytes) const {
+Block* Block::ofClusterHolding(void const* begin, std::size_t bytes) const {
   auto const together = kernel_.shape().clusterBlocks;
   auto const first = index_ / together * together;
   for (unsigned rank = 0; rank < together; ++rank) {
     auto const found = kernel_.blocks().find(first + rank);
-    if (found != kernel_.blocks().end() && found->second->holdsShared(begin, bytes)) return true;
+    if (found != kernel_.blocks().end() && found->second->holdsShared(begin, bytes)) return found->second.get();
   }
-  return false;
+  return nullptr;
 }
 
 BulkCopies& Block::bulkCopies() {

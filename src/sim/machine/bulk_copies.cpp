@@ -306,6 +306,37 @@ void BulkCopies::load(GpuThread& self, void* dst, void const* src, std::size_t b
   if (auto* const time = machine.scheduler().time()) time->written(word, sizeof *word, load.copy.doneTime);
 }
 
+// At once, as the threads of its target's block may be waiting already. Others may come first.
+void BulkCopies::put(GpuThread& self, void* dst, void const* value, std::size_t bytes, std::uint64_t* word,
+                     void const* code) {
+  if (reinterpret_cast<std::uintptr_t>(dst) % bytes != 0) {
+    failKernel(self, fmt::format("putCounted of {} bytes: the address {} is not aligned to them", bytes, dst));
+  }
+  block_.kernel().machine().scheduler().memoryStep(
+      self, orderedAccess(word, sizeof *word, AccessKind::store, Order::relaxed, Scope::block));
+  if (self.cancelled) throw Unwind{};
+  auto* const target = block_.ofClusterHolding(word, sizeof *word);
+  if (target == nullptr || !target->holdsShared(dst, bytes)) {
+    failKernel(self, fmt::format("putCounted: {} bytes at {} and the barrier at {} do not lie in the shared memory of "
+                                 "one block of this cluster that runs",
+                                 bytes, dst, static_cast<void*>(word)));
+  }
+  target->bulkCopies().receive(self, dst, value, bytes, word, code);
+}
+
+void BulkCopies::receive(GpuThread& self, void* dst, void const* value, std::size_t bytes, std::uint64_t* word,
+                         void const* code) {
+  auto& barrier = barrierAt(self, word, "putCounted");
+  auto& load = barrier.loads.emplace_back();
+  load.copy = begin(self, "putCounted", dst, value, bytes, true, code);
+  load.copy.held.assign(load.copy.src, load.copy.src + bytes);
+  load.copy.hasRead = true;
+  deliver(word, barrier, load);
+  if (auto* const time = block_.kernel().machine().scheduler().time()) {
+    time->written(word, sizeof *word, self.time.now + VirtualTime::picoseconds(time->model().cluster));
+  }
+}
+
 void BulkCopies::initBarrier(GpuThread& self, std::uint64_t* word, unsigned count, void const* code) {
   auto const where = reinterpret_cast<std::uintptr_t>(word);
   if (where % sizeof *word != 0 || !block_.holdsShared(word, sizeof *word)) {

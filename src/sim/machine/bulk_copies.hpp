@@ -39,6 +39,8 @@ class BulkCopies {
   void commit(GpuThread& self);
   void wait(GpuThread& self, std::size_t newest, bool onlySources);
   void load(GpuThread& self, void* dst, void const* src, std::size_t bytes, std::uint64_t* barrier, void const* code);
+  // Into the memory of any block of the cluster, whose barriers count it.
+  void put(GpuThread& self, void* dst, void const* value, std::size_t bytes, std::uint64_t* barrier, void const* code);
   void initBarrier(GpuThread& self, std::uint64_t* word, unsigned count, void const* code);
   void invalidateBarrier(GpuThread& self, std::uint64_t* word, void const* code);
   void arrive(GpuThread& self, std::uint64_t* word, unsigned expectedBytes, void const* code);
@@ -90,6 +92,7 @@ class BulkCopies {
     Clock ended;  // of the phases before
   };
 
+  void receive(GpuThread& self, void* dst, void const* value, std::size_t bytes, std::uint64_t* word, void const* code);
   Copy begin(GpuThread& self, char const* operation, void* dst, void const* src, std::size_t bytes, bool load,
              void const* code);
   void checkRange(GpuThread& self, char const* operation, void const* global, void const* shared, std::size_t bytes);

@@ -146,8 +146,7 @@ void Kernel::arriveAtCluster(GpuThread& self) {
   if (all.size() == self.clusterArrivals) all.emplace_back();
   auto& arrivals = all[self.clusterArrivals++];
   ++arrivals.come;
-  arrivals.time = std::max({arrivals.time, self.time.now, self.time.loaded});
-  if (self.agent != nullptr) arrivals.clock.join(machine_.observer()->release(*self.agent));
+  arrivals.time = std::max(arrivals.time, self.time.now);
   completeArrivals(self.context.block, arrivals);
 }
 
@@ -165,7 +164,6 @@ void Kernel::awaitCluster(GpuThread& self) {
   if (auto* const time = machine_.scheduler().time()) {
     self.time.now = std::max(self.time.now, mine().time + VirtualTime::picoseconds(time->model().cluster));
   }
-  if (self.agent != nullptr) machine_.observer()->acquire(*self.agent, mine().clock);
 }
 
 void Kernel::completeArrivals(unsigned block, Arrivals& arrivals) {

@@ -68,7 +68,8 @@ class Block {
   void rendezvous(GpuThread& self, WarpRequest& request, unsigned mask);
   void* shared(void const* key, std::size_t bytes, std::size_t alignment);
   bool holdsShared(void const* begin, std::size_t bytes) const;
-  bool clusterHoldsShared(void const* begin, std::size_t bytes) const;
+  // Of this block's cluster the one that runs and holds all of that in its shared memory; null where none does.
+  Block* ofClusterHolding(void const* begin, std::size_t bytes) const;
   // Where another block of the cluster has what shared() gave this one at `own`. Fails the kernel if it has none.
   void* sharedOfCluster(void* own, unsigned rank);
   std::size_t sharedOffset(void const* address) const { return static_cast<std::byte const*>(address) - sharedBase_; }
@@ -171,7 +172,7 @@ class Kernel {
 
   // The blocks of a cluster start together. A thread returns once all those of its cluster that live have come.
   void clusterBarrier(GpuThread& self);
-  // In two parts. What the others did before they arrived is known behind the second.
+  // In two parts, which order no memory.
   void arriveAtCluster(GpuThread& self);
   void awaitCluster(GpuThread& self);
   void threadLeft(unsigned block);  // the kernel
@@ -192,10 +193,9 @@ class Kernel {
   unsigned number_;
   void releaseCluster(unsigned block, GpuThread const* except);
 
-  // Of a cluster's barrier in two parts.
+  // Of a cluster's meeting in two parts, which orders no memory.
   struct Arrivals {
     std::size_t come = 0;
-    Clock clock;           // of those that have come
     Picoseconds time = 0;  // the latest's
     std::vector<GpuThread*> waiting;
   };

@@ -130,6 +130,7 @@ class RowExchange {
       if (last) break;
       session_.endRound();
     }
+    threads_.leave();
     // The peers' rows have come when they say that they are done.
     if constexpr (signalsApart) {
       session_.publish(2);

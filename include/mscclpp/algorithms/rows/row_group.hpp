@@ -8,19 +8,18 @@
 //   ClusterPerRow     the blocks of a cluster (LaunchShape::clusterBlocks, compute capability 9.0): few long rows
 //
 // Each has a `Threads`, made by every thread of the blocks, of which all take part in each reduce() of their row: at
-// the same place, as often. In a block a reduction costs a barrier of the row's threads; the blocks of a cluster put
-// their partial results into each other's shared memory and await them, without one (device/tiles/flagged_words.hpp).
+// the same place, as often. In a block a reduction costs a barrier of the row's threads; the warps of a cluster put
+// their partial results into the shared memory of all its blocks, whose barriers count them (device/bulk_copy.hpp).
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 
 #include "mscclpp/base/bits.hpp"
+#include "mscclpp/device/bulk_copy.hpp"
 #include "mscclpp/device/group.hpp"
 #include "mscclpp/device/group_ops.hpp"
-#include "mscclpp/device/poll.hpp"
 #include "mscclpp/device/reduce_op.hpp"
-#include "mscclpp/device/tiles/flagged_words.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 
 namespace mscclpp {
@@ -33,10 +32,20 @@ struct RowPartials {
   T perWarp[2][32];
 };
 
-// The partial results of all warps of a cluster, in each of its blocks.
+// The partial results of all warps of a cluster, in each of its blocks. Two sets in turn: who puts into one again has
+// awaited the other, which all warps put into with the reads of the one behind them.
 struct ClusterPartials {
-  static constexpr unsigned ofSet = maxClusterBlocks * 32;
-  FlaggedWords<2> perWarp[2 * ofSet];  // two sets, in turn
+  struct Set {
+    BulkBarrier come;
+    std::uint64_t room[maxClusterBlocks * 32];
+
+    template <class T>
+    MSCCLPP_DEVICE T& perWarp(unsigned warp) {
+      static_assert(sizeof(T) <= sizeof room[0]);
+      return reinterpret_cast<T*>(room)[warp];
+    }
+  };
+  Set sets[2];
 };
 
 // Over the results of so many warps, of which get(i) is that of the i-th: each lane has some of them. The same bits in
@@ -71,7 +80,8 @@ MSCCLPP_DEVICE void requireWholeRows(layout::Watch* watch, unsigned threads, uns
 // rank(), size(): of the row's threads that are in this block; syncBlock() meets these. part(), parts(): which of the
 // row's blocks this is, and how many it has. row(), rows(): which of the rows of one pass over the grid it is, and how
 // many there are; blockRow(): of the first thread of this block. reduce() takes what `op` changes nothing with.
-// meet() comes once, ahead of the others, by all threads: while the first packets are on their way.
+// meet() comes once, ahead of the others, by all threads: while the first packets are on their way; leave() behind
+// them, so that further calls of the kernel may have row threads of their own.
 template <class T>
 concept RowThreads = requires(T threads) {
   { threads.rank() } -> std::same_as<unsigned>;
@@ -84,6 +94,7 @@ concept RowThreads = requires(T threads) {
   { threads.reduce(1.0f, 0.0f, Sum{}) } -> std::same_as<float>;
   threads.syncBlock();
   threads.meet();
+  threads.leave();
 };
 
 template <unsigned Warps>
@@ -127,6 +138,7 @@ struct WarpsPerRow {
     }
     MSCCLPP_DEVICE void syncBlock() const { syncWhole(group()); }
     MSCCLPP_DEVICE void meet() const {}
+    MSCCLPP_DEVICE void leave() const {}
 
    private:
     MSCCLPP_DEVICE unsigned inBlock() const { return arch::threadIndex() / (rowThreads); }
@@ -173,6 +185,7 @@ struct BlockPerRow {
     }
     MSCCLPP_DEVICE void syncBlock() const { syncWhole(thisBlock()); }
     MSCCLPP_DEVICE void meet() const {}
+    MSCCLPP_DEVICE void leave() const {}
 
    private:
     B blocks_;
@@ -200,9 +213,9 @@ struct ClusterPerRow {
       impl::requireWholeRows(watch, arch::blockThreads(), arch::warpSize);
       require(blocks.blockCount() % arch::clusterBlocks() == 0, watch, -1, std::uint64_t(layout::Misuse::fewBlocks),
               arch::clusterBlocks(), blocks.blockCount());
-      // Of what there is room for, what this row uses: each store more is one ahead of its packets.
-      for (auto i = arch::threadIndex(); i < 2 * warps(); i += arch::blockThreads()) {
-        clearFlagged(partials_.perWarp[i % 2 * impl::ClusterPartials::ofSet + i / 2]);
+      if (isAlone()) return;
+      if (rank() == 0) {
+        for (auto& set : partials_.sets) set.come.init(1);
       }
       arch::arriveAtCluster();
     }
@@ -218,27 +231,40 @@ struct ClusterPerRow {
     template <class T, class Op>
     MSCCLPP_DEVICE T reduce(T value, T const& neutral, Op const& op) {
       value = mscclpp::reduce(thisWarp(), value, op);
-      auto const flag = ++reductions_;
-      auto const set = flag % 2 * impl::ClusterPartials::ofSet;
-      if (theirs_ != nullptr) putFlagged(theirs_[set], value, flag);
-      return impl::reducePartials(
-          warps(), neutral, op, [&](unsigned i) { return awaitFlagged<T>(partials_.perWarp[set + i], flag, watch_); });
+      auto const turn = reductions_++;
+      if (isAlone()) return impl::reduceOverWarps(thisBlock(), value, neutral, op, 0, turn % 2);
+      auto& set = partials_.sets[turn % 2];
+      syncWhole(thisWarp());  // all lanes are through with the other set
+      if (rank() == 0) set.come.arriveExpect(warps() * sizeof(T));
+      if (theirs_ != nullptr) {
+        auto& there = theirs_->sets[turn % 2];
+        putCounted(there.template perWarp<T>((part() * size() + rank()) / arch::warpSize), value, there.come);
+      }
+      set.come.wait(watch_, turn / 2 % 2);
+      return impl::reducePartials(warps(), neutral, op, [&](unsigned i) { return set.template perWarp<T>(i); });
     }
     MSCCLPP_DEVICE void syncBlock() const { syncWhole(thisBlock()); }
-    // All have cleared their words.
+    // All have made their barriers.
     MSCCLPP_DEVICE void meet() {
+      if (isAlone()) return;
       arch::awaitCluster();
-      auto const lane = arch::threadIndex() % arch::warpSize;
-      if (lane < arch::clusterBlocks()) {
-        theirs_ = &arch::ofClusterBlock(partials_, lane)->perWarp[(part() * size() + rank()) / arch::warpSize];
-      }
+      auto const lane = rank() % arch::warpSize;
+      if (lane < parts()) theirs_ = arch::ofClusterBlock(partials_, lane);
+    }
+    MSCCLPP_DEVICE void leave() const {
+      if (isAlone()) return;
+      syncBlock();
+      if (rank() != 0) return;
+      for (auto& set : partials_.sets) set.come.invalidate();
     }
 
    private:
     MSCCLPP_DEVICE unsigned warps() const { return parts() * size() / arch::warpSize; }
+    // Older GPUs have neither clusters nor such barriers.
+    MSCCLPP_DEVICE bool isAlone() const { return !hasBulkCopies() || parts() == 1; }
 
     impl::ClusterPartials& partials_ = arch::blockShared<impl::ClusterPartials, impl::ClusterPartials>();
-    FlaggedWords<2>* theirs_ = nullptr;  // where this warp's partial results go, by the lane that puts them there
+    impl::ClusterPartials* theirs_ = nullptr;  // where this warp's partial results go, by the lane that puts them there
     layout::Watch* watch_;
     B blocks_;
     std::uint32_t reductions_ = 0;

@@ -22,6 +22,9 @@ void bulkWaitRead(unsigned newest);
 void bulkFence();
 void bulkLoad(void* dst, void const* src, std::size_t bytes, std::uint64_t* barrier);
 
+// 4 or 8 bytes, as they are at the call.
+void putCounted(void* dst, void const* value, std::size_t bytes, std::uint64_t* barrier);
+
 void initBarrier(std::uint64_t* barrier, unsigned count);
 void invalidateBarrier(std::uint64_t* barrier);
 void arriveBarrier(std::uint64_t* barrier, unsigned expectedBytes);

@@ -13,7 +13,7 @@ unsigned syncBlock();
 void syncWarp(unsigned mask);
 unsigned syncBarrier(unsigned id, unsigned threads);
 void syncCluster();
-// The same in two parts: a thread awaits those that have arrived as often as it has.
+// In two parts, which order no memory: a thread awaits those that have arrived as often as it has.
 void arriveAtCluster();
 void awaitCluster();
 

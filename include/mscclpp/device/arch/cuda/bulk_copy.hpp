@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/base/bits.hpp"
 #include "mscclpp/base/config.hpp"
 #include "mscclpp/device/arch/cuda/thread.hpp"
 
@@ -84,6 +85,28 @@ MSCCLPP_DEVICE void bulkLoad(void* dst, void const* src, std::uint32_t bytes, st
                  : "memory");
   } else {
     noBulkCopies();
+  }
+}
+
+// Where an address that ofClusterBlock() has given lies in the shared memory of the cluster.
+MSCCLPP_DEVICE std::uint32_t clusterAddress(void const* address) {
+  std::uint64_t result;
+  asm("cvta.to.shared::cluster.u64 %0, %1;" : "=l"(result) : "l"(address));
+  return static_cast<std::uint32_t>(result);
+}
+
+template <class T>
+MSCCLPP_DEVICE void putCounted(T* dst, T const& value, std::uint64_t* barrier) {
+  if constexpr (!hasBulkCopies()) {
+    noBulkCopies();
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(clusterAddress(dst)),
+                 "r"(bitCast<std::uint32_t>(value)), "r"(clusterAddress(barrier))
+                 : "memory");
+  } else {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(clusterAddress(dst)),
+                 "l"(bitCast<std::uint64_t>(value)), "r"(clusterAddress(barrier))
+                 : "memory");
   }
 }
 

@@ -58,6 +58,23 @@ MSCCLPP_DEVICE void syncCluster() {
 #endif
 }
 
+// The cluster's blocks meet in two parts, with other work between them. Behind the second, barriers that any of them
+// has made ahead of the first are there (BulkBarrier::init()), and nothing else need be: an arrival that orders memory
+// waits for all packets on their way to other GPUs. Every thread that arrives awaits before it arrives again, or
+// leaves.
+MSCCLPP_DEVICE void arriveAtCluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;\n\tbarrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
+MSCCLPP_DEVICE void awaitCluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#else
+  __syncthreads();
+#endif
+}
+
 // Barrier number `id` (1 to 15) of this block, joined by `threads` threads, a multiple of 32.
 MSCCLPP_DEVICE void syncBarrier(unsigned id, unsigned threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -36,6 +36,11 @@ MSCCLPP_DEVICE void bulkLoad(void* dst, void const* src, std::uint32_t bytes, st
   sim::bulkLoad(dst, src, bytes, barrier);
 }
 
+template <class T>
+MSCCLPP_DEVICE void putCounted(T* dst, T const& value, std::uint64_t* barrier) {
+  sim::putCounted(dst, &value, sizeof value, barrier);
+}
+
 MSCCLPP_DEVICE void initBarrier(std::uint64_t* barrier, unsigned count) { sim::initBarrier(barrier, count); }
 MSCCLPP_DEVICE void invalidateBarrier(std::uint64_t* barrier) { sim::invalidateBarrier(barrier); }
 MSCCLPP_DEVICE void arriveBarrier(std::uint64_t* barrier, std::uint32_t bytes = 0) {

@@ -44,6 +44,11 @@ MSCCLPP_DEVICE void syncWarp(unsigned mask = 0xffffffffu) { sim::syncWarp(mask);
 MSCCLPP_DEVICE unsigned clusterBlocks() { return sim::currentThread().clusterBlocks; }
 MSCCLPP_DEVICE unsigned clusterRank() { return sim::currentThread().block % sim::currentThread().clusterBlocks; }
 MSCCLPP_DEVICE void syncCluster() { sim::syncCluster(); }
+// The cluster's blocks meet in two parts, with other work between them. Behind the second, barriers that any of them
+// has made ahead of the first are there (BulkBarrier::init()), and nothing else need be. Every thread that arrives
+// awaits before it arrives again, or leaves.
+MSCCLPP_DEVICE void arriveAtCluster() { sim::arriveAtCluster(); }
+MSCCLPP_DEVICE void awaitCluster() { sim::awaitCluster(); }
 
 // Barrier number `id` (1 to 15) of this block, joined by `threads` threads, a multiple of 32.
 MSCCLPP_DEVICE void syncBarrier(unsigned id, unsigned threads) { sim::syncBarrier(id, threads); }
