@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The model of collectives in two levels: figures that can be seen, growth, one node, what it refuses.
+// The model of collectives in two levels: figures that can be seen, growth, one node, what it refuses; its files, and
+// what follows from them.
 #include "mscclpp/collectives/network_model.hpp"
 
-#include <doctest/doctest.h>
-
+#include <cstdlib>
 #include <limits>
 #include <string>
 
-#include "mscclpp/host/error.hpp"
+#include "collectives/call/two_level.hpp"
+#include "collectives/ranks.hpp"
+#include "support/temporary_folder.hpp"
 
-using namespace mscclpp;
+using namespace mscclpp_test;
 
 namespace {
 
@@ -106,4 +108,76 @@ TEST_CASE("what cannot be is refused, what there is not has no time") {
   CHECK(has(refused({-1, 1e-6, 1}, {}), "messageTime is -1"));
   CHECK(has(refused({1, std::numeric_limits<double>::quiet_NaN(), 1}, {}), "transferTime is nan"));
   CHECK_FALSE(predictTwoLevel(roundModel(), network, {.collective = Collective::broadcast}).has_value());
+}
+
+namespace {
+
+NetworkModel const ofTcp{.messageTime = 20e-6, .transferTime = 5e-6, .railRate = 2.5e9, .transport = "tcp"};
+
+}  // namespace
+
+// Before the next: the files are read once in a process.
+TEST_CASE("the exchange is chosen by what was measured, unless the user says otherwise") {
+  TemporaryFolder const folder;
+  ofTcp.save(folder.file("tcp.json"));
+  NetworkModel const ofNodes{.messageTime = 3e-6, .transferTime = 1e-6, .railRate = 1e9, .transport = "memory"};
+  ofNodes.save(folder.file("nodes.json"));
+  ::setenv("MSCCLPP_MODEL", (folder.file("tcp.json") + ":" + folder.file("missing.json")).c_str(), 1);
+  checkContains(errorOf([] { (void)NetworkModel::of(Transport::tcp); }, ErrorCode::invalidUsage),
+                "MSCCLPP_MODEL names " + folder.file("missing.json") + ", which is not there");
+  ::setenv("MSCCLPP_MODEL", (folder.file("tcp.json") + ":" + folder.file("nodes.json")).c_str(), 1);
+  REQUIRE(NetworkModel::of(Transport::tcp) != nullptr);
+  CHECK(NetworkModel::of(Transport::tcp)->messageBytes() == 50'000);
+  CHECK(NetworkModel::of(Transport::ib) == nullptr);
+  CHECK(MachineModel::of("NVIDIA H200") == *MachineModel::builtIn("NVIDIA H200"));
+
+  sim::install({.devices = 4, .devicesPerNode = 2});
+  forEachRankOn(DeviceKind::sim, 4,
+                [](Communicator& communicator) { CHECK(collectives_impl::messageBytes(communicator) == 3000); });
+  ::setenv("MSCCLPP_MESSAGE_BYTES", "1234", 1);
+  forEachRankOn(DeviceKind::sim, 4,
+                [](Communicator& communicator) { CHECK(collectives_impl::messageBytes(communicator) == 1234); });
+  ::setenv("MSCCLPP_MESSAGE_BYTES", "much", 1);
+  forEachRankOn(DeviceKind::sim, 4, [](Communicator& communicator) {
+    checkContains(errorOf([&] { (void)collectives_impl::messageBytes(communicator); }, ErrorCode::invalidUsage),
+                  "MSCCLPP_MESSAGE_BYTES");
+  });
+  ::unsetenv("MSCCLPP_MESSAGE_BYTES");
+  // One node has no network.
+  sim::install({.devices = 2});
+  forEachRankOn(DeviceKind::sim, 2, [](Communicator& communicator) {
+    CHECK_FALSE(collectives_impl::messageBytes(communicator).has_value());
+  });
+}
+
+TEST_CASE("a network's file is read as it was written") {
+  TemporaryFolder const folder;
+  ofTcp.save(folder.file("tcp.json"));
+  auto const again = NetworkModel::load(folder.file("tcp.json"));
+  CHECK(again.transport == "tcp");
+  CHECK(again.messageTime == doctest::Approx(20e-6));
+  CHECK(again.transferTime == doctest::Approx(5e-6));
+  CHECK(again.railRate == doctest::Approx(2.5e9));
+  CHECK(again.json() == ofTcp.json());
+  checkContains(errorOf([&] { ofTcp.save(folder.file("none/tcp.json")); }, ErrorCode::systemError),
+                "none/tcp.json: it cannot be written");
+}
+
+TEST_CASE("a network's file that cannot be right is refused with the place and what is allowed") {
+  auto const refused = [](std::string const& old, std::string const& text) {
+    auto json = ofTcp.json();
+    auto const at = json.find(old);
+    REQUIRE(at != std::string::npos);
+    json.replace(at, old.size(), text);
+    return errorOf([&] { (void)NetworkModel::parse(json, "x.json"); }, ErrorCode::invalidUsage);
+  };
+  checkContains(refused("{", "["), "model x.json: it is no JSON");
+  checkContains(refused("\"version\": 1", "\"version\": 2"), "version is 2; allowed is a whole number from 1 to 1");
+  checkContains(refused("\"network\"", "\"device\""),
+                "model x.json: the file has no \"network\"; mscclpp-bench --limits=FILE writes one");
+  checkContains(refused("\"tcp\"", "\"pigeons\""), "network is \"pigeons\"; allowed is memory, ib or tcp");
+  checkContains(refused("\"message_us\"", "\"message\""), "parameters has no \"message_us\"");
+  checkContains(refused("20.0", "-1"), "message_us is -1; allowed is a number from 0 to 1e+09");
+  checkContains(refused("2.5", "0"), "rail_gbps is 0; allowed is a number above 0 and at most 1e+09");
+  checkContains(refused("2.5", "2.5, \"more\": 1"), "there is no parameter \"more\", but message_us, transfer_us");
 }

@@ -60,10 +60,9 @@ inline constexpr std::array settings{
             "Tuned profiles, as files or folders with colons between them; empty: those that are installed."},
     Setting{"MSCCLPP_ARMS", "",
             "Arms that operations take without measuring, as operation=arm with commas between; * for all operations."},
-    Setting{
-        "MSCCLPP_MODEL", "",
-        "Figures of GPUs for the cost model, as files with colons between them; those built in are used where it is "
-        "empty or names no such GPU."},
+    Setting{"MSCCLPP_MODEL", "",
+            "Figures of GPUs and networks for the cost model, as files with colons between them; those built in are "
+            "used where it is empty or names no such GPU."},
     Setting{"MSCCLPP_CACHE_DIR", "",
             "Folder of plans that are asked first (default) and of what was compiled at run time (jit); empty: "
             "~/.cache/mscclpp."},

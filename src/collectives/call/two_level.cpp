@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <optional>
 
 #include "base/format.hpp"
 #include "collectives/call/call_check.hpp"
 #include "collectives/kernels/on_machine.hpp"
 #include "collectives/kernels/two_level_kernels.hpp"
 #include "mscclpp/collectives/native_algorithm.hpp"
+#include "mscclpp/collectives/network_model.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/hierarchy.hpp"
 
@@ -31,20 +31,12 @@ std::size_t roundBytes(Device device) {
   return device.kind == DeviceKind::sim ? 16 << 10 : 4 << 20;
 }
 
-// As measured; nothing: the team's own guess.
-std::optional<std::uint64_t> messageBytes() {
-  constexpr char const* variable = "MSCCLPP_MESSAGE_BYTES";
-  auto const set = processVariable(variable).value_or("");
-  if (set.empty()) return {};
-  return static_cast<std::uint64_t>(parseInteger(variable, set, 0, 1 << 30));
-}
-
 struct NodesOfStream {
   NodesOfStream(Communicator const& communicator, LaunchShape const& launch)
       : team(communicator, {.blocks = launch.blocks,
                             .bytes = roundBytes(communicator.device()),
                             .allToAll = true,
-                            .messageBytes = messageBytes()}),
+                            .messageBytes = messageBytes(communicator)}),
         shape(launch) {}
 
   HierarchicalTeam team;
@@ -119,6 +111,19 @@ std::shared_ptr<Algorithm> twoLevel(Collective collective) {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> messageBytes(Communicator const& communicator) {
+  constexpr char const* variable = "MSCCLPP_MESSAGE_BYTES";
+  auto const set = processVariable(variable).value_or("");
+  if (!set.empty()) return static_cast<std::uint64_t>(parseInteger(variable, set, 0, 1 << 30));
+  std::optional<std::uint64_t> least;
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    if (communicator.reaches(peer)) continue;
+    auto const* const network = NetworkModel::of(communicator.transportTo(peer));
+    if (network != nullptr) least = std::min(least.value_or(network->messageBytes()), network->messageBytes());
+  }
+  return least;
+}
 
 std::vector<std::shared_ptr<Algorithm>> twoLevelAlgorithms() {
   std::vector<std::shared_ptr<Algorithm>> all(std::size(collectives));

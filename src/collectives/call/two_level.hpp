@@ -8,12 +8,18 @@
 // only the root has, or gets, goes from or to its node alone.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mscclpp/collectives/algorithm.hpp"
 
 namespace mscclpp::collectives_impl {
+
+// Of a HierarchyRequirement: as MSCCLPP_MESSAGE_BYTES says, else as measured (NetworkModel), the least of the
+// transports to other nodes; nothing where neither is there.
+std::optional<std::uint64_t> messageBytes(Communicator const& communicator);
 
 std::vector<std::shared_ptr<Algorithm>> twoLevelAlgorithms();
 

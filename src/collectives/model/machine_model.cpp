@@ -2,23 +2,18 @@
 //
 // The figures of machines: as JSON, those built in, and those that the user's files name.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "base/json_place.hpp"
+#include "collectives/model/user_models.hpp"
 #include "mscclpp/collectives/cost_model.hpp"
-#include "mscclpp/host/env.hpp"
 
 namespace mscclpp {
+
+using namespace collectives_impl;
+
 namespace {
 
 using Json = JsonFile::Json;
-
-constexpr double largestValue = 1e9;
-constexpr std::string_view writeIt = "mscclpp-bench --limits=FILE writes one";
-
-std::string titleOf(std::string const& source) { return fmt::format("model {}", source); }
 
 // Rates and multiprocessors divide.
 bool mayBeZero(ModelParameter const& parameter) {
@@ -46,20 +41,6 @@ MachineModel h200() {
           .memoryRate = 4230 * gigabyte};
 }
 
-// Of MSCCLPP_MODEL; later ones go before earlier ones.
-std::vector<MachineModel> modelsOfUser() {
-  std::vector<MachineModel> result;
-  std::istringstream parts(processVariable("MSCCLPP_MODEL").value_or(""));
-  for (std::string part; std::getline(parts, part, ':');) {
-    if (part.empty()) continue;
-    if (!std::filesystem::exists(part)) {
-      fail(ErrorCode::invalidUsage, "MSCCLPP_MODEL names {}, which is not there; {}", part, writeIt);
-    }
-    result.insert(result.begin(), MachineModel::load(part));
-  }
-  return result;
-}
-
 }  // namespace
 
 MachineModel const* MachineModel::builtIn(std::string_view device) {
@@ -68,7 +49,7 @@ MachineModel const* MachineModel::builtIn(std::string_view device) {
 }
 
 MachineModel const& MachineModel::of(std::string_view device) {
-  static std::vector<MachineModel> const given = modelsOfUser();
+  auto const& given = UserModels::read().machines;
   auto const found =
       std::find_if(given.begin(), given.end(), [&](auto const& model) { return model.device == device; });
   if (found != given.end()) return *found;
@@ -77,7 +58,7 @@ MachineModel const& MachineModel::of(std::string_view device) {
 }
 
 MachineModel MachineModel::parse(std::string_view json, std::string const& source) {
-  JsonFile const file(json, titleOf(source), writeIt);
+  JsonFile const file(json, modelTitle(source), howToMeasure);
   JsonPlace const root(file);
   (void)root.at("version").whole(1, 1);
   MachineModel result;
@@ -88,28 +69,22 @@ MachineModel MachineModel::parse(std::string_view json, std::string const& sourc
     names.push_back(parameter.name);
     auto const value = values.at(parameter.name);
     result.*parameter.member =
-        (mayBeZero(parameter) ? value.real(0, largestValue) : value.above(0, largestValue)) * parameter.unit;
+        (mayBeZero(parameter) ? value.real(0, largestFigure) : value.above(0, largestFigure)) * parameter.unit;
   }
   values.requireKnown(names, "parameter");
   return result;
 }
 
-MachineModel MachineModel::load(std::string const& path) { return parse(readFile(path, titleOf(path)), path); }
+MachineModel MachineModel::load(std::string const& path) { return parse(readFile(path, modelTitle(path)), path); }
 
 std::string MachineModel::json() const {
   Json values;
   for (auto const& parameter : modelParameters) {
-    // Four digits are more than was measured.
-    values[std::string(parameter.name)] = std::stod(fmt::format("{:.4g}", this->*parameter.member / parameter.unit));
+    values[std::string(parameter.name)] = writtenFigure(this->*parameter.member / parameter.unit);
   }
   return Json{{"version", 1}, {"device", device}, {"parameters", std::move(values)}}.dump(1) + "\n";
 }
 
-void MachineModel::save(std::string const& path) const {
-  std::ofstream file(path, std::ios::binary);
-  file << json();
-  file.close();
-  if (!file) throwSystemError(fmt::format("model {}: it cannot be written", path), errno);
-}
+void MachineModel::save(std::string const& path) const { saveModel(path, json()); }
 
 }  // namespace mscclpp

@@ -1,16 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The time of one call in two levels. docs/cost_model.md has the formulas.
+// A network's figures, and the time of one call in two levels. docs/cost_model.md has the formulas.
 #include "mscclpp/collectives/network_model.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <string_view>
+#include <vector>
 
-#include "base/format.hpp"
+#include "base/json_place.hpp"
+#include "collectives/model/user_models.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp {
+
+using namespace collectives_impl;
+
 namespace {
+
+struct NetworkParameter {
+  std::string_view name;
+  double NetworkModel::*member;
+  double unit;
+};
+constexpr std::array networkParameters{
+    NetworkParameter{"message_us", &NetworkModel::messageTime, microsecond},
+    NetworkParameter{"transfer_us", &NetworkModel::transferTime, microsecond},
+    NetworkParameter{"rail_gbps", &NetworkModel::railRate, gigabyte},
+};
 
 class Levels {
  public:
@@ -86,6 +104,50 @@ class Levels {
 };
 
 }  // namespace
+
+std::uint64_t NetworkModel::messageBytes() const {
+  return static_cast<std::uint64_t>(std::llround(messageTime * railRate));
+}
+
+NetworkModel const* NetworkModel::of(Transport transport) {
+  auto const& given = UserModels::read().networks;
+  auto const found = std::ranges::find(given, nameOf(transport), &NetworkModel::transport);
+  return found == given.end() ? nullptr : &*found;
+}
+
+NetworkModel NetworkModel::parse(std::string_view json, std::string const& source) {
+  JsonFile const file(json, modelTitle(source), howToMeasure);
+  JsonPlace const root(file);
+  (void)root.at("version").whole(1, 1);
+  NetworkModel result;
+  auto const network = root.at("network");
+  result.transport = network.name();
+  if (std::ranges::none_of(allTransports, [&](Transport each) { return nameOf(each) == result.transport; })) {
+    network.refuse("memory, ib or tcp");
+  }
+  auto const values = root.at("parameters");
+  std::vector<std::string_view> names;
+  for (auto const& [name, member, unit] : networkParameters) {
+    names.push_back(name);
+    auto const value = values.at(name);
+    // A rate divides.
+    result.*member = (unit == gigabyte ? value.above(0, largestFigure) : value.real(0, largestFigure)) * unit;
+  }
+  values.requireKnown(names, "parameter");
+  return result;
+}
+
+NetworkModel NetworkModel::load(std::string const& path) { return parse(readFile(path, modelTitle(path)), path); }
+
+std::string NetworkModel::json() const {
+  JsonFile::Json values;
+  for (auto const& [name, member, unit] : networkParameters) {
+    values[std::string(name)] = writtenFigure(this->*member / unit);
+  }
+  return JsonFile::Json{{"version", 1}, {"network", transport}, {"parameters", std::move(values)}}.dump(1) + "\n";
+}
+
+void NetworkModel::save(std::string const& path) const { saveModel(path, json()); }
 
 std::optional<TwoLevelTime> predictTwoLevel(MachineModel const& machine, NetworkModel const& network,
                                             TwoLevelQuery const& query) {
