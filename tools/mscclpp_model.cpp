@@ -50,9 +50,10 @@ struct Options {
   std::string minBytes = "1K";
   std::string maxBytes = "1G";
   int nodes = 2;
-  double railGbps = 0;
-  double messageUs = 0;
-  double transferUs = 0;
+  std::string networkFile;
+  std::optional<double> railGbps;
+  std::optional<double> messageUs;
+  std::optional<double> transferUs;
   unsigned blocks = 32;
 };
 
@@ -139,10 +140,21 @@ std::pair<std::uint64_t, std::uint64_t> sizesOf(Options const& options) {
   return {least, most};
 }
 
+NetworkModel networkOf(Options const& options) {
+  bool const any = options.railGbps || options.messageUs || options.transferUs;
+  bool const all = options.railGbps && options.messageUs && options.transferUs;
+  if (!options.networkFile.empty() && !any) return NetworkModel::load(options.networkFile);
+  if (!options.networkFile.empty() || !all) {
+    throw UsageError(
+        "a network has --rail-gbps, --message-us and --transfer-us, all three, or --network=FILE in their "
+        "place, which mscclpp-bench --limits=FILE writes");
+  }
+  return {*options.messageUs * microsecond, *options.transferUs * microsecond, *options.railGbps * gigabyte};
+}
+
 int network(Options const& options) {
   auto const model = modelOf(options);
-  NetworkModel const figures{options.messageUs * microsecond, options.transferUs * microsecond,
-                             options.railGbps * gigabyte};
+  auto const figures = networkOf(options);
   auto const [least, most] = sizesOf(options);
   constexpr std::array shown{Collective::allReduce, Collective::allGather, Collective::allToAll};
   auto text = fmt::format("{}, {} nodes of {} ranks, in microseconds, in brackets the share of the network\n{:>6}",
@@ -219,10 +231,10 @@ int run(int argc, char** argv) {
   networking->add_option("--nodes", options.nodes, "default 2")->check(CLI::Range(1, 1 << 20));
   networking->add_option("--ranks", options.ranks, "of a node, each with its own adapter; default 4")
       ->check(CLI::Range(1, maxTeamSize));
-  networking->add_option("--rail-gbps", options.railGbps, "GB/s out of one rank")->required();
-  networking->add_option("--message-us", options.messageUs, "from putWithSignal until the peer has seen it")
-      ->required();
-  networking->add_option("--transfer-us", options.transferUs, "of each further transfer of a proxy")->required();
+  networking->add_option("--network", options.networkFile, "figures that mscclpp-bench --limits wrote; or these:");
+  networking->add_option("--rail-gbps", options.railGbps, "GB/s out of one rank");
+  networking->add_option("--message-us", options.messageUs, "from putWithSignal until the peer has seen it");
+  networking->add_option("--transfer-us", options.transferUs, "of each further transfer of a proxy");
   networking->add_option("--blocks", options.blocks, "of the kernel; default 32")->check(CLI::Range(1u, 1024u));
   networking->add_option("--min-bytes", options.minBytes, "of the larger buffer; default 1K");
   networking->add_option("--max-bytes", options.maxBytes, "default 1G");

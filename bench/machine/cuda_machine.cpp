@@ -123,6 +123,9 @@ class CudaMachine final : public Machine {
   std::function<void()> bareLaunch(Stream const& stream, LaunchShape const& shape) const override {
     return makeBareLaunch(stream, shape);
   }
+  void start(Stream const& stream, PortProbe const& probe) const override {
+    startPortProbe<DeviceKind::cuda>(stream, probe);
+  }
   std::chrono::seconds kernelLimit() const override { return std::chrono::seconds(20); }
   std::string note() const override { return {}; }
 };

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "machine/port_probe.hpp"
 #include "machine/timer.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
@@ -33,6 +34,7 @@ class Machine {
   // Puts an empty kernel of this shape into the stream, by nothing but the machine's own call; empty where there is no
   // such thing. Of use as long as the stream.
   virtual std::function<void()> bareLaunch(Stream const&, LaunchShape const&) const { return {}; }
+  virtual void start(Stream const& stream, PortProbe const& probe) const = 0;
   // Longest that one wait of a kernel may take.
   virtual std::chrono::seconds kernelLimit() const = 0;
   // What a reader must know about the times; may be empty.

@@ -17,6 +17,9 @@ class SimMachine final : public Machine {
   void use(Device) override {}
   std::unique_ptr<Timer> makeTimer(Stream const&, int) const override { return makeLoopTimer(warmUps()); }
   int warmUps() const override { return 0; }
+  void start(Stream const& stream, PortProbe const& probe) const override {
+    startPortProbe<DeviceKind::sim>(stream, probe);
+  }
   std::chrono::seconds kernelLimit() const override { return std::chrono::seconds(60); }
   std::string note() const override {
     return "Times are those of the simulator on this machine's processor; they say nothing about a GPU.";

@@ -13,6 +13,7 @@
 #include "mscclpp/host/ranks.hpp"
 #include "mscclpp/host/wait.hpp"
 #include "mscclpp/launch/launch.hpp"
+#include "port_kernels.hpp"
 
 namespace port_bench {
 namespace {
@@ -60,35 +61,6 @@ struct FlushRounds {
     for (unsigned i = 0; i < rounds / 10; ++i) channel.flush();
     auto const begin = arch::nanoseconds();
     for (unsigned i = 0; i < rounds; ++i) channel.flush();
-    *ns = arch::nanoseconds() - begin;
-  }
-};
-
-struct PingPong {
-  MSCCLPP_DEVICE void operator()(PortChannelDeviceHandle const& channel, bool first, unsigned rounds,
-                                 std::uint64_t* ns) const {
-    std::uint64_t begin = 0;
-    for (unsigned i = 0; i < rounds + rounds / 10; ++i) {
-      if (i == rounds / 10) begin = arch::nanoseconds();
-      if (first) {
-        channel.putWithSignal(0, 0, smallBytes);
-        channel.wait();
-      } else {
-        channel.wait();
-        channel.putWithSignal(0, 0, smallBytes);
-      }
-    }
-    *ns = arch::nanoseconds() - begin;
-    channel.flush();
-  }
-};
-
-struct Send {
-  MSCCLPP_DEVICE void operator()(PortChannelDeviceHandle const& channel, std::uint64_t bytes, unsigned count,
-                                 std::uint64_t* ns) const {
-    auto const begin = arch::nanoseconds();
-    for (unsigned i = 0; i < count; ++i) channel.put(0, 0, bytes);
-    channel.flush();
     *ns = arch::nanoseconds() - begin;
   }
 };
@@ -149,7 +121,7 @@ class RankBench {
       result.flushUs = perRoundUs(options_.rounds);
     }
     barrier();
-    run(1, 1, PingPong{}, channel_.deviceHandle(), first, options_.rounds, ns_.data());
+    run(1, 1, PingPong{}, channel_.deviceHandle(), first, smallBytes, options_.rounds, ns_.data());
     if (first) result.putWithSignalUs = perRoundUs(options_.rounds) / 2;
     barrier();
     if (first) {

@@ -13,6 +13,7 @@
 #include "mscclpp/host/device.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
+#include "report/network_limits.hpp"
 #include "report/report.hpp"
 #include "session/session.hpp"
 
@@ -83,6 +84,20 @@ void requireRates(MachineModel const& model) {
                             "so nothing is written: repeat it while nothing else runs on these devices",
                             parameter.name, value));
   }
+}
+
+void measureNetworkLimits(Options const& options, Session& session) {
+  if (session.leads())
+    fmt::print("mscclpp-bench: limits between {} nodes, {}\n", session.world().nodes, session.description());
+  NetworkModel model;
+  session.onRanks([&](Communicator& communicator) {
+    auto const found = measureNetwork(*machine(session.world().machine), communicator);
+    if (communicator.rank() == 0) model = found;
+  });
+  session.close();
+  if (!session.leads()) return;
+  model.save(options.limits);
+  fmt::print("{}", model.json());
 }
 
 }  // namespace
@@ -162,6 +177,7 @@ void measureLimits(Options const& options, std::uint64_t digest) {
     throw UsageError(
         fmt::format("--limits: {} ranks share devices; it measures links, so each needs one of its own", world.ranks));
   }
+  if (world.nodes > 1) return measureNetworkLimits(options, session);
   bool const simulated = world.machine == DeviceKind::sim;
   Device const device{world.machine, 0};
   auto const multiprocessors = static_cast<unsigned>(device.properties().multiprocessors);

@@ -53,7 +53,8 @@ LimitCases limitCases(World const& world, unsigned multiprocessors);
 MachineModel solveLimits(LimitCases const& cases, LimitTimes const& seconds, int ranks, std::string device,
                          unsigned multiprocessors, double memoryRate);
 
-// Measures on all ranks, prints what it found and writes `options.limits`, a file. `digest` as of a Session.
+// Measures on all ranks, prints what it found and writes `options.limits`, a file: of ranks on several hosts a
+// NetworkModel, else a MachineModel. `digest` as of a Session. Throws UsageError where nothing lies between the ranks.
 void measureLimits(Options const& options, std::uint64_t digest);
 
 }  // namespace mscclpp::bench

@@ -670,6 +670,9 @@ Plan Session::plan(Options options) const {
 bool Session::supports(Case const& item) const {
   return item.own() || (impl_->nccl && impl_->nccl->supports(item.type));
 }
+void Session::onRanks(std::function<void(Communicator&)> const& work) {
+  impl_->onAll([&](Rank& rank, int) { work(*rank.communicator); });
+}
 void Session::prepare(std::vector<Case> const& cases) { impl_->prepare(cases); }
 CaseResult Session::run(Case const& item) { return impl_->run(item); }
 void Session::close() { impl_->close(); }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +50,9 @@ class Session {
   Plan plan(Options options) const;
   // Whether the case can be run; every case of ours can, but NCCL may lack its type, or be left out.
   bool supports(Case const& item) const;
+
+  // Collective, for what is no case: on every rank of this process, by a thread of its own.
+  void onRanks(std::function<void(Communicator&)> const& work);
 
   // Once, before the first run(): makes what the cases need.
   void prepare(std::vector<Case> const& cases);

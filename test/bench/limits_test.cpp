@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The measurement of the cost model's figures: from the times that a model predicts, the same model comes out.
+// The measurement of the cost model's figures: from the times that a model predicts, the same model comes out. And that
+// of a network between simulated nodes.
 #include "report/limits.hpp"
-
-#include <doctest/doctest.h>
 
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 
-using namespace mscclpp;
+#include "collectives/ranks.hpp"
+#include "report/network_limits.hpp"
+
+using namespace mscclpp_test;
 using namespace mscclpp::bench;
 
 namespace {
@@ -108,4 +110,37 @@ TEST_CASE("the command line refuses what would choose other cases") {
                        "--dtype=float32: --limits measures cases of its own; leave it out", UsageError);
   CHECK_THROWS_AS(parseCommandLine({"--limits=x.json", "--in-place"}), UsageError);
   CHECK_THROWS_AS(parseCommandLine({"--limits=x.json", "--benchmark_filter=x"}), UsageError);
+}
+
+TEST_CASE("pairs of ranks are of two hosts each") {
+  using Pairs = std::vector<std::pair<int, int>>;
+  CHECK(networkPairs({}).empty());
+  CHECK(networkPairs({0, 0, 0}).empty());
+  CHECK(networkPairs({0, 0, 2, 2}) == Pairs{{0, 2}, {1, 3}});
+  // Counted in turn; hosts of 2, 1 and 1 ranks; a third host that nobody is left for.
+  CHECK(networkPairs({0, 1, 0, 1}) == Pairs{{0, 1}, {2, 3}});
+  CHECK(networkPairs({0, 0, 2, 3}) == Pairs{{0, 2}});
+  CHECK(networkPairs({0, 1, 2, 3}) == Pairs{{0, 1}, {2, 3}});
+}
+
+TEST_CASE("a network between simulated nodes is measured, by ranks that are in a pair and by others") {
+  sim::install({.devices = 6, .devicesPerNode = 2});
+  forEachRankOn(DeviceKind::sim, 6, [](Communicator& communicator) {
+    auto const found = measureNetwork(*machine(DeviceKind::sim), communicator);
+    CHECK(found.transport == "memory");
+    CHECK(found.messageTime > 0);
+    CHECK(found.transferTime > 0);
+    CHECK(found.railRate > 0);
+    // All ranks know the same, and a file can hold it.
+    std::vector<double> times(6);
+    times[static_cast<std::size_t>(communicator.rank())] = found.messageTime;
+    communicator.bootstrap()->allGather(times.data(), sizeof(double));
+    CHECK(times == std::vector<double>(6, found.messageTime));
+    CHECK(NetworkModel::parse(found.json(), "found").transport == "memory");
+  });
+  sim::install({.devices = 2});
+  forEachRankOn(DeviceKind::sim, 2, [](Communicator& communicator) {
+    CHECK_THROWS_WITH_AS((void)measureNetwork(*machine(DeviceKind::sim), communicator),
+                         "--limits: all 2 ranks are on one host; there is no network between them", UsageError);
+  });
 }

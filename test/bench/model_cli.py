@@ -67,7 +67,14 @@ class Model(unittest.TestCase):
         self.assertEqual([line.split()[0] for line in lines[2:]], ["1K", "4K"])
         # 126 further transfers of a microsecond each are most of it.
         self.assertGreater(float(lines[2].split()[1]), 138)
-        self.refused("--rail-gbps", "network", "--nodes=2")
+        saved = self.saved({"version": 1, "network": "ib", "parameters": {"message_us": 12, "transfer_us": 1,
+                                                                          "rail_gbps": 50}})
+        again = run(MODEL, "network", "--nodes=128", "--ranks=8", f"--network={saved}", "--max-bytes=4K")
+        self.assertEqual((again.returncode, again.stdout), (0, result.stdout), again.stderr)
+        self.refused("all three, or --network=FILE", "network", "--nodes=2")
+        self.refused("all three, or --network=FILE", "network", *figures[1:])
+        self.refused("all three, or --network=FILE", "network", f"--network={saved}", figures[0])
+        self.refused("/nowhere.json: it cannot be read", "network", "--network=/nowhere.json")
         self.refused("railRate is 0", "network", "--rail-gbps=0", *figures[1:])
         self.refused("--min-bytes=1M is more than --max-bytes=1K", "network", *figures, "--min-bytes=1M",
                      "--max-bytes=1K")

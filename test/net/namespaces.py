@@ -4,7 +4,7 @@
 # Hosts made of network namespaces on one switch, and what peer.cpp does on them. Delay and loss, for which not every
 # kernel has the means, are tested in a guest: test/softroce/shaped.sh.
 #
-#   namespaces.py --peer=PROGRAM [--collectives=PROGRAM] [--nccl=LIBRARY] [--plan=PROGRAM --plans=FOLDER]
+#   namespaces.py --peer=PROGRAM [--collectives=PROGRAM [--bench=PROGRAM]] [--nccl=LIBRARY] [--plan=PROGRAM --plans=FOLDER]
 #                 [--torch=PYTHON --package=FOLDER] [CLASS...]
 #                                                       the tests
 #   namespaces.py --peer=PROGRAM --speed[=SECONDS]      the transport's bytes per second beside a plain socket's, and
@@ -21,6 +21,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -215,11 +216,11 @@ class Faults(Case):
 
 
 class OnHosts(Case):
-    def start_on(self, counts, *arguments, **environment):
+    def start_on(self, counts, *arguments, program="collectives", **environment):
         """Ranks, of which each host has its count."""
         namespaces = self.hosts(len(counts))
         places = [(host, local) for host, count in enumerate(counts) for local in range(count)]
-        return [namespaces.start(host, option("collectives"), *arguments,
+        return [namespaces.start(host, option(program), *arguments,
                                  MSCCLPP_RANK=str(rank), MSCCLPP_WORLD_SIZE=str(len(places)),
                                  MSCCLPP_LOCAL_RANK=str(local), MSCCLPP_MASTER_ADDR=namespaces.addresses[0],
                                  **environment)
@@ -477,6 +478,55 @@ class Traffic(OnHosts):
             sent, = re.search(r"^allreduce sent (\d+) ", text, re.M).groups()
             # All of it to both others; in two exchanges it is two thirds of that.
             self.assertGreaterEqual(int(sent), 2 * self.BYTES)
+
+
+class Limits(OnHosts):
+    """mscclpp-bench --limits on ranks of several hosts measures the network, and the library chooses by its file."""
+
+    BYTES = 1 << 20
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="mscclpp-limits-")
+        self.addCleanup(folder.cleanup)
+        self.file = os.path.join(folder.name, "network.json")
+
+    def measured(self, counts):
+        results = self.finish(self.start_on(counts, "--device=sim", f"--limits={self.file}", program="bench"))
+        for status, text in results:
+            self.assertEqual(status, 0, text)
+        with open(self.file, encoding="utf-8") as file:
+            return json.load(file)
+
+    def sent(self, figures, **parameters):
+        """Bytes that the first of three hosts sends in an all-reduce where the network has such parameters."""
+        with open(self.file, "w", encoding="utf-8") as file:
+            json.dump({**figures, "parameters": {**figures["parameters"], **parameters}}, file)
+        texts = self.run_on([1, 1, 1], 3, 10, str(self.BYTES), "eth0", MSCCLPP_MODEL=self.file,
+                            MSCCLPP_ROUND_BYTES=str(self.BYTES))
+        return int(re.search(r"^allreduce sent (\d+) ", texts[0], re.M).group(1))
+
+    def test_two_hosts_of_two_measure_and_three_choose_by_it(self):
+        figures = self.measured([2, 2])
+        self.assertEqual(figures["network"], "tcp")
+        found = figures["parameters"]
+        # A message takes longer than what is only started, and no namespace carries 1,000 GB/s.
+        self.assertGreater(found["message_us"], found["transfer_us"])
+        self.assertLess(found["message_us"], 1e6)
+        self.assertTrue(0.001 < found["rail_gbps"] < 1000, found)
+        # All of it to both others in one exchange; two thirds of that in two.
+        self.assertGreaterEqual(self.sent(figures, message_us=1e6), 2 * self.BYTES)
+        self.assertLess(self.sent(figures, message_us=0), 1.7 * self.BYTES)
+
+    def test_ranks_that_nobody_is_left_for(self):
+        self.assertEqual(self.measured([2, 1, 1])["network"], "tcp")
+
+    def test_a_file_that_cannot_be_right(self):
+        with open(self.file, "w", encoding="utf-8") as file:
+            json.dump({"version": 1, "network": "tcp", "parameters": {"message_us": 1, "transfer_us": 1,
+                                                                      "rail_gbps": 0}}, file)
+        for status, text in self.finish(self.start_on([1, 1], MSCCLPP_MODEL=self.file)):
+            self.assertNotEqual(status, 0, text)
+            self.assertIn("rail_gbps is 0; allowed is a number above 0", text)
 
 
 class Plans(Case):
