@@ -3,6 +3,8 @@
 // Collectives in two levels, on as many nodes as the machine has: one of GPUs, several of simulated ones.
 #include "mscclpp/algorithms/collective/hierarchical.hpp"
 
+#include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -158,7 +160,8 @@ TEST_CASE_TEMPLATE("all-reduce: the sum of all ranks, again and again", T, std::
     CAPTURE(count);
     forEachShape(everyShape, [&](Rank& rank, Shape const& shape) {
       // From 3 nodes on in one exchange and in two, in turn.
-      CHECK(inTwoExchanges(static_cast<std::uint64_t>(shape.nodes), count * sizeof(T) + 64, 0) == (shape.nodes > 2));
+      auto const first = fastestSchedule(static_cast<std::uint64_t>(shape.nodes), count * sizeof(T) + 64, 0, 0);
+      CHECK((first == NodeSchedule::twoExchanges) == (shape.nodes > 2));
       HierarchicalTeam const team(rank.communicator, {.blocks = 2, .bytes = count * sizeof(T)});
       std::vector<T> input(count), expected(count);
       for (std::size_t i = 0; i < count; ++i) {
@@ -183,6 +186,64 @@ TEST_CASE_TEMPLATE("all-reduce: the sum of all ranks, again and again", T, std::
       rank.communicator.bootstrap()->barrier();
     });
   }
+}
+
+TEST_CASE("all-reduce by each schedule that the team is made for") {
+  for (auto const schedule : nodeSchedules) {
+    CAPTURE(nameOf(schedule));
+    for (std::size_t const count : {1, 1000, 4099}) {
+      forEachShape(everyShape, [&](Rank& rank, Shape const&) {
+        HierarchicalTeam const team(rank.communicator,
+                                    {.blocks = 2, .bytes = count * sizeof(float), .schedule = schedule});
+        auto* const data = reinterpret_cast<float*>(team.data());
+        std::vector<double> expected(count, 0);
+        for (int r = 0; r < rank.size; ++r) {
+          std::vector<float> input;
+          for (std::size_t i = 0; i < count; ++i) {
+            input.push_back(0.1f * static_cast<float>((static_cast<std::size_t>(r) * 7 + i) % 13 + 1));
+            expected[i] += static_cast<double>(input.back());
+          }
+          if (r == rank.rank) copyToDevice(rank.device, data, std::span<float const>(input));
+        }
+        rank.meet();
+        launch(rank.stream, {.blocks = 2, .threads = 64}, ReduceKernel<float, Sum>{}, team.deviceHandle(), count, 1u,
+               layout::usualMessageBytes);
+        rank.synchronize();
+        // Sums are rounded on the way, but for all ranks alike.
+        auto const size = static_cast<std::size_t>(rank.size), own = static_cast<std::size_t>(rank.rank);
+        std::vector<float> results(count * size);
+        copyToHost(rank.device, std::span(results).subspan(count * own, count), data);
+        rank.communicator.bootstrap()->allGather(results.data(), count * sizeof(float));
+        std::size_t apart = 0, wrong = 0;
+        for (std::size_t i = 0; i < results.size(); ++i) {
+          if (bitCast<std::uint32_t>(results[i]) != bitCast<std::uint32_t>(results[i % count])) ++apart;
+          if (std::abs(static_cast<double>(results[i]) - expected[i % count]) > 1e-5 * expected[i % count]) ++wrong;
+        }
+        CHECK(apart == 0);
+        CHECK(wrong == 0);
+      });
+    }
+  }
+}
+
+TEST_CASE("ranks that ask for different schedules are told so") {
+  forEachShape({{2, 1}}, [&](Rank& rank, Shape const&) {
+    auto const made = [&](std::optional<NodeSchedule> schedule) {
+      return HierarchicalTeam(rank.communicator, {.blocks = 1, .bytes = 64, .schedule = schedule}).nodes();
+    };
+    std::string text;
+    try {
+      (void)made(rank.rank == 0 ? std::optional(NodeSchedule::ring) : std::nullopt);
+    } catch (Error const& error) {
+      CHECK(error.code() == ErrorCode::invalidUsage);
+      text = error.what();
+    }
+    std::string const expected = rank.rank == 0 ? "the schedule ring between nodes, but rank 1 asks for none"
+                                                : "the schedule none between nodes, but rank 0 asks for ring";
+    CHECK(text.find(expected) != std::string::npos);
+    CHECK(made(NodeSchedule::halving) == 2);
+    rank.communicator.bootstrap()->barrier();
+  });
 }
 
 TEST_CASE("all-reduce: the average counts all ranks of all nodes") {

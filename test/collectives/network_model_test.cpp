@@ -58,14 +58,47 @@ TEST_CASE("times that can be added up") {
   // Shards of 4 KB in one exchange: 3 nodes' 12 KB 1.2, message and transfers 12.
   auto const small = of(Collective::allReduce, 4, 2, 8000);
   CHECK(small.network * 1e6 == doctest::Approx(13.2));
+  // The node's 4 MB of each rail loaded 80, between two barriers 3 times 1 MB.
+  auto const scattered = of(Collective::reduceScatter, 4, 2, 8 * mega);
+  CHECK(scattered.seconds * 1e6 == doctest::Approx(16 + 80 + 8 + 312 + 0.005));
   // 4 MB to the other rank of the node 40, then 3 times 2 MB.
   auto const all = of(Collective::allToAll, 4, 2, 8 * mega);
   CHECK(all.seconds * 1e6 == doctest::Approx(16 + 40 + 12 + 612 + 0.008));
   CHECK(all.network * 1e6 == doctest::Approx(612));
 }
 
+TEST_CASE("all-reduce by each schedule between nodes, of which the fastest is taken") {
+  auto const by = [](std::optional<NodeSchedule> schedule, int nodes, std::uint64_t bytes) {
+    auto const time = predictTwoLevel(
+        roundModel(), network,
+        {.nodes = nodes, .rails = 2, .bytes = bytes, .blocks = 1000, .threads = 512, .schedule = schedule});
+    REQUIRE(time.has_value());
+    if (schedule) CHECK(time->schedule == *schedule);
+    return *time;
+  };
+  // Around it 16, shards of 4 MB loaded 80 and stored 40; each barrier 4.
+  auto const seconds = [&](NodeSchedule schedule) { return by(schedule, 4, 8 * mega).seconds * 1e6 - 136; };
+  CHECK(seconds(NodeSchedule::oneExchange) == doctest::Approx(2 * 4 + 12 + 1200));
+  CHECK(seconds(NodeSchedule::twoExchanges) == doctest::Approx(4 * 4 + 2 * (12 + 300)));
+  // Six messages of 1 MB; two of 4 MB; two of 2 MB and of 1 MB.
+  CHECK(seconds(NodeSchedule::ring) == doctest::Approx(7 * 4 + 6 * (10 + 100)));
+  CHECK(seconds(NodeSchedule::doubling) == doctest::Approx(5 * 4 + 2 * (10 + 400)));
+  CHECK(seconds(NodeSchedule::halving) == doctest::Approx(5 * 4 + 4 * 10 + 2 * (200 + 100)));
+  for (int const nodes : {1, 2, 3, 16, 100, 128}) {
+    for (std::uint64_t bytes = 1 << 10; bytes <= std::uint64_t{1} << 30; bytes *= 32) {
+      auto const taken = by(std::nullopt, nodes, bytes);
+      REQUIRE(taken.schedule.has_value());
+      for (auto const schedule : nodeSchedules) CHECK(by(schedule, nodes, bytes).seconds >= taken.seconds);
+      CHECK(by(*taken.schedule, nodes, bytes).seconds == taken.seconds);
+    }
+  }
+  CHECK(by(std::nullopt, 4, 1 << 10).schedule == NodeSchedule::oneExchange);
+  CHECK(by(std::nullopt, 128, 1 << 10).schedule == NodeSchedule::doubling);
+}
+
 TEST_CASE("one node has no network") {
-  for (auto collective : {Collective::allGather, Collective::allReduce, Collective::allToAll}) {
+  for (auto collective :
+       {Collective::allGather, Collective::allReduce, Collective::reduceScatter, Collective::allToAll}) {
     auto const time = of(collective, 1, 8, 8 * mega);
     CHECK(time.network == 0);
     CHECK(time.seconds > 16e-6);
@@ -74,7 +107,8 @@ TEST_CASE("one node has no network") {
 }
 
 TEST_CASE("up to 1,024 ranks: more bytes and more nodes take longer") {
-  for (auto collective : {Collective::allGather, Collective::allReduce, Collective::allToAll}) {
+  for (auto collective :
+       {Collective::allGather, Collective::allReduce, Collective::reduceScatter, Collective::allToAll}) {
     double fewer = 0;
     for (int nodes : {1, 2, 4, 16, 128}) {
       double less = 0;
@@ -132,21 +166,27 @@ TEST_CASE("the exchange is chosen by what was measured, unless the user says oth
   CHECK(MachineModel::of("NVIDIA H200") == *MachineModel::builtIn("NVIDIA H200"));
 
   sim::install({.devices = 4, .devicesPerNode = 2});
-  forEachRankOn(DeviceKind::sim, 4,
-                [](Communicator& communicator) { CHECK(collectives_impl::messageBytes(communicator) == 3000); });
+  forEachRankOn(DeviceKind::sim, 4, [](Communicator& communicator) {
+    auto const bytes = collectives_impl::networkBytes(communicator);
+    CHECK(bytes.message == 3000);
+    CHECK(bytes.transfer == 1000);
+  });
   ::setenv("MSCCLPP_MESSAGE_BYTES", "1234", 1);
-  forEachRankOn(DeviceKind::sim, 4,
-                [](Communicator& communicator) { CHECK(collectives_impl::messageBytes(communicator) == 1234); });
+  forEachRankOn(DeviceKind::sim, 4, [](Communicator& communicator) {
+    auto const bytes = collectives_impl::networkBytes(communicator);
+    CHECK(bytes.message == 1234);
+    CHECK(bytes.transfer == 1000);
+  });
   ::setenv("MSCCLPP_MESSAGE_BYTES", "much", 1);
   forEachRankOn(DeviceKind::sim, 4, [](Communicator& communicator) {
-    checkContains(errorOf([&] { (void)collectives_impl::messageBytes(communicator); }, ErrorCode::invalidUsage),
+    checkContains(errorOf([&] { (void)collectives_impl::networkBytes(communicator); }, ErrorCode::invalidUsage),
                   "MSCCLPP_MESSAGE_BYTES");
   });
   ::unsetenv("MSCCLPP_MESSAGE_BYTES");
   // One node has no network.
   sim::install({.devices = 2});
   forEachRankOn(DeviceKind::sim, 2, [](Communicator& communicator) {
-    CHECK_FALSE(collectives_impl::messageBytes(communicator).has_value());
+    CHECK_FALSE(collectives_impl::networkBytes(communicator).message.has_value());
   });
 }
 
@@ -159,6 +199,7 @@ TEST_CASE("a network's file is read as it was written") {
   CHECK(again.transferTime == doctest::Approx(5e-6));
   CHECK(again.railRate == doctest::Approx(2.5e9));
   CHECK(again.json() == ofTcp.json());
+  CHECK(NetworkModel{.messageTime = 1e3, .transferTime = 0, .railRate = 1e18}.messageBytes() == std::uint64_t{1} << 40);
   checkContains(errorOf([&] { ofTcp.save(folder.file("none/tcp.json")); }, ErrorCode::systemError),
                 "none/tcp.json: it cannot be written");
 }

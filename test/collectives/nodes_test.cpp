@@ -2,6 +2,7 @@
 //
 // Collectives of ranks on several simulated nodes, started from the host as on one.
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "collectives/every_collective.hpp"
 #include "mscclpp/collectives/reduce_op_type.hpp"
 #include "mscclpp/collectives/world.hpp"
+#include "mscclpp/layout/node_schedule.hpp"
 
 using namespace mscclpp_test;
 
@@ -31,8 +33,8 @@ void onNodes(Shape const& shape, std::function<void(Communicator&)> const& body)
 
 // Small numbers, of which every type has all sums and products.
 template <class T, class Op>
-void checkOperation(Communicator const& communicator, Stream const& stream, AlgorithmCollection const& algorithms) {
-  constexpr std::size_t count = 37;
+void checkOperation(Communicator const& communicator, Stream const& stream, AlgorithmCollection const& algorithms,
+                    std::size_t count = 37) {
   std::vector<std::vector<T>> inputs;
   for (int r = 0; r < communicator.size(); ++r) {
     inputs.emplace_back();
@@ -105,6 +107,59 @@ TEST_CASE("every operation over every type") {
       }
     }
   });
+}
+
+TEST_CASE("all-reduce by each schedule between nodes that the user names") {
+  for (auto const schedule : nodeSchedules) {
+    ::setenv("MSCCLPP_NODE_SCHEDULE", std::string(nameOf(schedule)).c_str(), 1);
+    for (auto const& shape : {Shape{2, 2}, Shape{3, 1}, Shape{5, 1}}) {
+      onNodes(shape, [](Communicator& communicator) {
+        auto const algorithms = AlgorithmCollection::defaults();
+        Stream const stream(communicator.device());
+        for (auto const op : reduceOps) {
+          withReduceOp(op, [&]<class Op>(std::type_identity<Op>) {
+            checkOperation<float, Op>(communicator, stream, algorithms);
+            checkOperation<BFloat16, Op>(communicator, stream, algorithms);
+            checkOperation<std::int8_t, Op>(communicator, stream, algorithms);
+          });
+        }
+        checkOperation<float, Sum>(communicator, stream, algorithms, 12000);  // in rounds
+        communicator.bootstrap()->barrier();
+      });
+    }
+  }
+  // What lies between them goes out where the first two meet at last.
+  for (bool const rankOrder : {false, true}) {
+    ::setenv("MSCCLPP_NODE_SCHEDULE", "doubling", 1);
+    onNodes({3, 1}, [&](Communicator& communicator) {
+      constexpr float large = 1e8f;
+      std::vector<float> const inputs{large, -large, 1};
+      GpuBuffer<float> const data(communicator.device(), 1);
+      copyToDevice(data, std::span(&inputs[static_cast<std::size_t>(communicator.rank())], 1));
+      Stream const stream(communicator.device());
+      AlgorithmCollection::defaults().execute(Collective::allReduce, communicator, stream,
+                                              {.in = data.data(),
+                                               .out = data.data(),
+                                               .inBytes = data.bytes(),
+                                               .outBytes = data.bytes(),
+                                               .type = DataType::float32,
+                                               .op = ReduceOp::sum,
+                                               .rankOrder = rankOrder});
+      communicator.synchronize(stream);
+      CHECK(copyToHost(data)[0] == (rankOrder ? 1.0f : 0.0f));
+      communicator.bootstrap()->barrier();
+    });
+  }
+  ::setenv("MSCCLPP_NODE_SCHEDULE", "star", 1);
+  onNodes({2, 1}, [](Communicator& communicator) {
+    Stream const stream(communicator.device());
+    checkContains(
+        errorOf([&] { AlgorithmCollection::defaults().execute(Collective::barrier, communicator, stream, {}); },
+                ErrorCode::invalidUsage),
+        "MSCCLPP_NODE_SCHEDULE is \"star\"; allowed are one_exchange, two_exchanges, ring, doubling, halving");
+    communicator.bootstrap()->barrier();
+  });
+  ::unsetenv("MSCCLPP_NODE_SCHEDULE");
 }
 
 TEST_CASE("a barrier holds all ranks of all nodes") {

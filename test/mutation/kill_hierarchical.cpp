@@ -34,6 +34,29 @@ struct ReduceKernel {
   }
 };
 
+// Calls one behind the other by each schedule in turn, with new data where the last one's were: what arrives too early
+// would lie in a sum.
+constexpr auto scheduleCount = static_cast<std::uint32_t>(nodeSchedules.size());
+struct EveryScheduleKernel {
+  MSCCLPP_DEVICE void operator()(DeviceHierarchy const& h, std::uint64_t count, unsigned* wrong) const {
+    DeviceTeam const local(h.local);
+    auto const grid = thisGrid();
+    auto* const data = reinterpret_cast<std::uint32_t*>(h.data.bases[h.local.rank]);
+    auto const ranks = static_cast<std::uint32_t>(h.size()), own = static_cast<std::uint32_t>(h.rank());
+    for (std::uint32_t round = 0; round < 2 * scheduleCount; ++round) {
+      for (auto i = grid.rank(); i < count; i += grid.size()) data[i] = round * 1000 + own + i % 7;
+      gridBarrier(local, grid);
+      hierarchicalAllReduce<std::uint32_t, Sum>(h, grid, count, static_cast<NodeSchedule>(round % scheduleCount));
+      gridBarrier(local, grid);
+      for (auto i = grid.rank(); i < count; i += grid.size()) {
+        if (data[i] == ranks * (round * 1000 + i % 7) + ranks * (ranks - 1) / 2) continue;
+        fetchAdd<Order::relaxed, Scope::device>(wrong, 1u);
+      }
+      gridBarrier(local, grid);
+    }
+  }
+};
+
 // Calls one behind the other: sums to each root, in two exchanges where there are three nodes and in one; then parts to
 // each root and back, each time over what was there before.
 struct RootedKernel {
@@ -354,13 +377,39 @@ TEST_CASE("all-reduce in two exchanges") {
   onNodes(3, 1, [](Rank& rank) { reduce(rank, 3, 2, 0); });
 }
 
+TEST_CASE("all-reduce by every schedule, call after call") {
+  struct Shape {
+    int nodes, rails;
+    std::uint64_t count;
+    unsigned blocks;
+  };
+  // Nodes within a power of two and beyond it; fewer elements than there are pieces.
+  for (auto const& shape :
+       {Shape{1, 2, 30, 1}, Shape{2, 2, 150, 2}, Shape{3, 1, 40, 1}, Shape{4, 1, 90, 2}, Shape{5, 1, 9, 1}}) {
+    onNodes(shape.nodes, shape.rails, [&](Rank& rank) {
+      HierarchicalTeam const team(rank.communicator,
+                                  {.blocks = shape.blocks, .bytes = (shape.count + 4) * sizeof(std::uint32_t)});
+      GpuBuffer<unsigned> const wrong(rank.device, 1);
+      wrong.fill(0);
+      launch(rank.stream, {.blocks = shape.blocks, .threads = 32}, EveryScheduleKernel{}, team.deviceHandle(),
+             shape.count, wrong.data());
+      rank.synchronize();
+      bool const right = copyToHost(wrong)[0] == 0;
+      CHECK(right);
+    });
+  }
+}
+
 TEST_CASE("two exchanges where they save more than a message takes") {
-  CHECK(!inTwoExchanges(1, 1 << 30, 0));
-  CHECK(!inTwoExchanges(2, 1 << 30, 0));
-  CHECK(inTwoExchanges(3, 300, 199));
-  CHECK(!inTwoExchanges(3, 300, 200));
-  CHECK(inTwoExchanges(128, 4096, layout::usualMessageBytes));
-  CHECK(!inTwoExchanges(4, 4096, layout::usualMessageBytes));
+  auto const direct = [](std::uint64_t nodes, std::uint64_t shard, std::uint64_t messageBytes) {
+    return fastestSchedule(nodes, shard, messageBytes, 0, true);
+  };
+  CHECK(direct(1, 1 << 30, 0) == NodeSchedule::oneExchange);
+  CHECK(direct(2, 1 << 30, 0) == NodeSchedule::oneExchange);
+  CHECK(direct(3, 300, 199) == NodeSchedule::twoExchanges);
+  CHECK(direct(3, 300, 200) == NodeSchedule::oneExchange);
+  CHECK(direct(128, 4096, layout::usualMessageBytes) == NodeSchedule::twoExchanges);
+  CHECK(direct(4, 4096, layout::usualMessageBytes) == NodeSchedule::oneExchange);
 }
 
 TEST_CASE("reduce-scatter, and broadcast from each root") {

@@ -247,6 +247,10 @@ class Collectives(OnHosts):
     def test_hosts_of_two_and_one(self):
         self.run_on([2, 1], 3, 54)
 
+    def test_three_hosts_by_each_schedule(self):
+        for schedule in ("ring", "doubling", "halving"):
+            self.run_on([1, 1, 1], 3, 54, MSCCLPP_NODE_SCHEDULE=schedule)
+
 
 class Messages(OnHosts):
     """Groups of messages, between all ranks and the own one, several of each pair."""

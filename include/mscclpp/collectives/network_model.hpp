@@ -15,6 +15,7 @@
 #include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/collectives/cost_model.hpp"
 #include "mscclpp/host/transport_set.hpp"
+#include "mscclpp/layout/node_schedule.hpp"
 
 namespace mscclpp {
 
@@ -25,8 +26,9 @@ struct NetworkModel {
   double railRate = 0;      // out of one rank, and at the same time into it
   std::string transport{};  // by which it was measured, as nameOf(Transport) has it
 
-  // What the network carries out of a rank in the time of one message, in bytes.
+  // What the network carries out of a rank in the time of one message, and of a further transfer, in bytes.
   std::uint64_t messageBytes() const;
+  std::uint64_t transferBytes() const;
 
   // Measured by this transport, of the files that MSCCLPP_MODEL names; null where none of them is. Throws invalidUsage
   // where one cannot be used.
@@ -49,12 +51,14 @@ struct TwoLevelQuery {
   std::uint64_t bytes = 0;  // the whole buffer, as in CostQuery
   unsigned blocks = 1;
   unsigned threads = 1;
+  std::optional<NodeSchedule> schedule{};  // of all-reduce; nothing: the fastest
 };
 
 // What one call takes, in seconds.
 struct TwoLevelTime {
-  double seconds = 0;  // from one call to the next
-  double network = 0;  // of which nothing but the network is at work
+  double seconds = 0;                      // from one call to the next
+  double network = 0;                      // of which nothing but the network is at work
+  std::optional<NodeSchedule> schedule{};  // of all-reduce
 };
 
 // Nothing for collectives that there are not in two levels. Throws invalidUsage where a figure cannot be.

@@ -33,9 +33,12 @@ struct HierarchyRequirement {
   std::size_t bytes = 0;     // of data on each rank
   int proxies = 1;
   bool allToAll = false;  // as many bytes again, where the node's ranks collect what goes to other nodes
-  // What the network carries out of a rank in the time that a message is on its way, as measured: from which reductions
-  // tell which exchange is faster. Of the ranks' figures the least holds for all. Nothing: by the transports.
+  // What the network carries out of a rank in the time that a message is on its way, and in that of a further transfer
+  // that a proxy starts, as measured: from which reductions tell which schedule is fastest. Of the ranks' figures the
+  // least holds for all. Nothing: by the transports.
   std::optional<std::uint64_t> messageBytes = {};
+  std::optional<std::uint64_t> transferBytes = {};
+  std::optional<NodeSchedule> schedule = {};  // of all-reduce, whatever its size
 };
 
 class HierarchicalTeam {

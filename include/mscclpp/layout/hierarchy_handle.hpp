@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mscclpp/layout/node_schedule.hpp"
 #include "mscclpp/layout/port_handle.hpp"
 #include "mscclpp/layout/team_handle.hpp"
 #include "mscclpp/layout/window_handle.hpp"
@@ -14,9 +15,11 @@
 namespace mscclpp::layout {
 
 // What a network carries out of one rank in the time that a message is on its way: of adapters, 50 GB/s in 10 us, and
-// of TCP, 2.5 GB/s in 20 us.
+// of TCP, 2.5 GB/s in 20 us. And in that of a further transfer that a proxy starts: a tenth and a quarter.
 inline constexpr std::uint64_t usualMessageBytes = 500'000;
+inline constexpr std::uint64_t usualTransferBytes = 50'000;
 inline constexpr std::uint64_t tcpMessageBytes = 50'000;
+inline constexpr std::uint64_t tcpTransferBytes = 12'500;
 
 struct HierarchyHandle {
   TeamHandle local;                   // of this node; a rank's place in it is its rail
@@ -33,6 +36,9 @@ struct HierarchyHandle {
   std::uint64_t partBytes;        // of a slot of `outbox` and `data`, which have one for each rank of all nodes;
                                   // in the outbox as many words follow, which tell what lies in each
   std::uint64_t messageBytes;     // of this network, as above; the same on all ranks
+  std::uint64_t transferBytes;    // likewise
+  NodeStepsHandle const* steps;   // this node's by ring, doubling and halving
+  std::int32_t schedule;          // of all all-reduces, a NodeSchedule; -1: by size
 };
 
 }  // namespace mscclpp::layout

@@ -36,7 +36,9 @@ struct NodesOfStream {
       : team(communicator, {.blocks = launch.blocks,
                             .bytes = roundBytes(communicator.device()),
                             .allToAll = true,
-                            .messageBytes = messageBytes(communicator)}),
+                            .messageBytes = networkBytes(communicator).message,
+                            .transferBytes = networkBytes(communicator).transfer,
+                            .schedule = nodeSchedule()}),
         shape(launch) {}
 
   HierarchicalTeam team;
@@ -99,7 +101,8 @@ std::shared_ptr<Algorithm> twoLevel(Collective collective) {
                             .root = call.root,
                             .in = call.in,
                             .out = call.out,
-                            .part = reduces(collective) ? bytes / bytesOf(call.type) : bytes};
+                            .part = reduces(collective) ? bytes / bytesOf(call.type) : bytes,
+                            .direct = call.rankOrder || call.op == ReduceOp::avg};
     onMachine(stream.device().kind, "two_level", [&](auto machine) {
       startTwoLevel({stream, context.nodes->shape, team.deviceHandle(), call.type}, told, machine);
     });
@@ -112,17 +115,34 @@ std::shared_ptr<Algorithm> twoLevel(Collective collective) {
 
 }  // namespace
 
-std::optional<std::uint64_t> messageBytes(Communicator const& communicator) {
-  constexpr char const* variable = "MSCCLPP_MESSAGE_BYTES";
-  auto const set = processVariable(variable).value_or("");
-  if (!set.empty()) return static_cast<std::uint64_t>(parseInteger(variable, set, 0, 1 << 30));
-  std::optional<std::uint64_t> least;
+NetworkBytes networkBytes(Communicator const& communicator) {
+  NetworkBytes bytes;
+  auto const take = [](std::optional<std::uint64_t>& least, std::uint64_t value) {
+    least = std::min(least.value_or(value), value);
+  };
   for (int peer = 0; peer < communicator.size(); ++peer) {
     if (communicator.reaches(peer)) continue;
     auto const* const network = NetworkModel::of(communicator.transportTo(peer));
-    if (network != nullptr) least = std::min(least.value_or(network->messageBytes()), network->messageBytes());
+    if (network == nullptr) continue;
+    take(bytes.message, network->messageBytes());
+    take(bytes.transfer, network->transferBytes());
   }
-  return least;
+  constexpr char const* variable = "MSCCLPP_MESSAGE_BYTES";
+  auto const set = processVariable(variable).value_or("");
+  if (!set.empty()) bytes.message = static_cast<std::uint64_t>(parseInteger(variable, set, 0, 1 << 30));
+  return bytes;
+}
+
+std::optional<NodeSchedule> nodeSchedule() {
+  constexpr char const* variable = "MSCCLPP_NODE_SCHEDULE";
+  auto const set = processVariable(variable).value_or("");
+  if (set.empty()) return {};
+  auto const found = std::ranges::find(nodeSchedules, set, [](NodeSchedule each) { return nameOf(each); });
+  if (found != nodeSchedules.end()) return *found;
+  std::vector<std::string_view> names;
+  for (auto const each : nodeSchedules) names.push_back(nameOf(each));
+  fail(ErrorCode::invalidUsage, "{} is \"{}\"; allowed are {}, and nothing: by size", variable, set,
+       fmt::join(names, ", "));
 }
 
 std::vector<std::shared_ptr<Algorithm>> twoLevelAlgorithms() {

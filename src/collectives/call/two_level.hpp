@@ -14,12 +14,19 @@
 #include <vector>
 
 #include "mscclpp/collectives/algorithm.hpp"
+#include "mscclpp/layout/node_schedule.hpp"
 
 namespace mscclpp::collectives_impl {
 
-// Of a HierarchyRequirement: as MSCCLPP_MESSAGE_BYTES says, else as measured (NetworkModel), the least of the
-// transports to other nodes; nothing where neither is there.
-std::optional<std::uint64_t> messageBytes(Communicator const& communicator);
+// Of a HierarchyRequirement: as measured (NetworkModel), the least of the transports to other nodes, and of a message
+// as MSCCLPP_MESSAGE_BYTES says where it is set; nothing where neither is there.
+struct NetworkBytes {
+  std::optional<std::uint64_t> message;
+  std::optional<std::uint64_t> transfer;
+};
+NetworkBytes networkBytes(Communicator const& communicator);
+// As MSCCLPP_NODE_SCHEDULE says. Throws invalidUsage for what is no name of one.
+std::optional<NodeSchedule> nodeSchedule();
 
 std::vector<std::shared_ptr<Algorithm>> twoLevelAlgorithms();
 

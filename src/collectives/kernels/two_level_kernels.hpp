@@ -18,6 +18,7 @@ struct TwoLevelCall {
   void const* in;
   void* out;  // null: this rank has none
   std::uint64_t part;
+  bool direct = false;  // all nodes' sums at once, for rank order and operations that are not done with the last sum
 };
 
 struct TwoLevelStart {

@@ -11,6 +11,7 @@
 
 #include "base/json_place.hpp"
 #include "collectives/model/user_models.hpp"
+#include "mscclpp/algorithms/core/node_schedule.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp {
@@ -29,6 +30,11 @@ constexpr std::array networkParameters{
     NetworkParameter{"transfer_us", &NetworkModel::transferTime, microsecond},
     NetworkParameter{"rail_gbps", &NetworkModel::railRate, gigabyte},
 };
+
+// No more than choices can reckon with, which is more than any buffer.
+std::uint64_t bytesIn(double seconds, double rate) {
+  return static_cast<std::uint64_t>(std::llround(std::min(seconds * rate, 0x1p40)));
+}
 
 class Levels {
  public:
@@ -57,12 +63,24 @@ class Levels {
         auto const shard = whole_ / rails_;
         auto const reduced = loaded(shard * (rails_ - 1), shard);
         auto const toPeers = shard * (rails_ - 1);
-        auto const once = 2 * barrier + exchanged(shard) + stored(toPeers, shard * (nodes_ + 1));
-        // A piece to each node, and the result of one to all.
-        auto const pieces = 2 * exchanged(shard / nodes_);
-        auto const twice = 4 * barrier + pieces + stored(toPeers, shard * 4);
-        bool const one = nodes_ <= 2 || once <= twice;
-        return TwoLevelTime{around + reduced + (one ? once : twice), one ? exchanged(shard) : pieces};
+        std::optional<TwoLevelTime> fastest;
+        for (auto const schedule : nodeSchedules) {
+          if (query_.schedule.value_or(schedule) != schedule) continue;
+          auto const cost = costOf(schedule, static_cast<std::uint64_t>(nodes_), static_cast<std::uint64_t>(shard));
+          auto const network = static_cast<double>(cost.messages) * network_.messageTime +
+                               static_cast<double>(cost.transfers) * network_.transferTime +
+                               static_cast<double>(cost.bytes) / network_.railRate;
+          auto const steps = static_cast<double>(cost.barriers) * barrier + network;
+          auto const seconds = around + reduced + steps + stored(toPeers, shard + static_cast<double>(cost.local));
+          if (!fastest || seconds < fastest->seconds) fastest = TwoLevelTime{seconds, network, schedule};
+        }
+        return fastest;
+      }
+      case Collective::reduceScatter: {
+        auto const shard = whole_ / rails_;
+        auto const network = exchanged(part);
+        return TwoLevelTime{
+            around + loaded(shard * (rails_ - 1), shard) + 2 * barrier + network + stored(0, shard + part), network};
       }
       case Collective::allToAll: {
         auto const network = exchanged(part * rails_);
@@ -105,9 +123,8 @@ class Levels {
 
 }  // namespace
 
-std::uint64_t NetworkModel::messageBytes() const {
-  return static_cast<std::uint64_t>(std::llround(messageTime * railRate));
-}
+std::uint64_t NetworkModel::messageBytes() const { return bytesIn(messageTime, railRate); }
+std::uint64_t NetworkModel::transferBytes() const { return bytesIn(transferTime, railRate); }
 
 NetworkModel const* NetworkModel::of(Transport transport) {
   auto const& given = UserModels::read().networks;

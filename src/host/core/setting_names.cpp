@@ -27,6 +27,7 @@ constexpr auto ofParts = std::to_array<std::string_view>({
     "MSCCLPP_COUNTS",         // of collectives (call_counts.hpp)
     "MSCCLPP_ROUND_BYTES",    // of those over several nodes
     "MSCCLPP_MESSAGE_BYTES",  // of their network
+    "MSCCLPP_NODE_SCHEDULE",
     "MSCCLPP_NCCL_LIB_PATH",  // of NCCL's interface
     "MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION",
     "MSCCLPP_PYTHON",  // of the examples

@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "host/core/communicator_impl.hpp"
+#include "host/shared/node_steps.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_window.hpp"
@@ -22,16 +23,22 @@ struct HierarchyProposal {
   std::uint32_t allToAll;
   std::uint64_t bytes;
   std::uint64_t messageBytes;
+  std::uint64_t transferBytes;
+  std::int64_t schedule;  // -1: by size
 };
 
 constexpr std::size_t alignment = 128;
 
 std::vector<HierarchyProposal> gather(Communicator const& communicator, HierarchyRequirement const& requirement) {
   std::vector<HierarchyProposal> all(static_cast<std::size_t>(communicator.size()));
-  auto const usual =
-      communicator.transports().has(Transport::tcp) ? layout::tcpMessageBytes : layout::usualMessageBytes;
-  all[static_cast<std::size_t>(communicator.rank())] = {requirement.blocks, requirement.allToAll ? 1u : 0u,
-                                                        requirement.bytes, requirement.messageBytes.value_or(usual)};
+  bool const tcp = communicator.transports().has(Transport::tcp);
+  all[static_cast<std::size_t>(communicator.rank())] = {
+      .blocks = requirement.blocks,
+      .allToAll = requirement.allToAll ? 1u : 0u,
+      .bytes = requirement.bytes,
+      .messageBytes = requirement.messageBytes.value_or(tcp ? layout::tcpMessageBytes : layout::usualMessageBytes),
+      .transferBytes = requirement.transferBytes.value_or(tcp ? layout::tcpTransferBytes : layout::usualTransferBytes),
+      .schedule = requirement.schedule ? static_cast<int>(*requirement.schedule) : -1};
   communicator.setup()->allGather(all.data(), sizeof(HierarchyProposal));
   return all;
 }
@@ -90,6 +97,9 @@ struct HierarchicalTeam::Impl {
   GpuBuffer<layout::PortChannelHandle> gatherChannels;
   GpuBuffer<layout::PortChannelHandle> exchangeChannels;
   GpuBuffer<layout::PortChannelHandle> dealChannels;
+  std::vector<GpuBuffer<layout::NodeStep>> steps;  // by ring, doubling and halving
+  std::vector<GpuBuffer<std::int32_t>> neighbours;
+  GpuBuffer<layout::NodeStepsHandle> tables;
   layout::HierarchyHandle handle{};
 
   std::vector<int> const& ownNode() const { return nodes[node]; }
@@ -121,6 +131,18 @@ struct HierarchicalTeam::Impl {
     exchangeChannels = onDevice(communicator.device(), exchange);
     dealChannels = onDevice(communicator.device(), deal);
   }
+
+  void tabulate(Device device) {
+    std::vector<layout::NodeStepsHandle> handles;
+    for (auto const schedule : {NodeSchedule::ring, NodeSchedule::doubling, NodeSchedule::halving}) {
+      auto const of = nodeSteps(schedule, static_cast<int>(nodes.size()), static_cast<int>(node));
+      steps.push_back(onDevice(device, of.steps));
+      neighbours.push_back(onDevice(device, of.neighbours));
+      handles.push_back({steps.back().data(), neighbours.back().data(), static_cast<std::int32_t>(of.steps.size()),
+                         static_cast<std::int32_t>(of.neighbours.size()), of.pieces, of.resultSlot});
+    }
+    tables = onDevice(device, handles);
+  }
 };
 
 HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRequirement const& requirement)
@@ -136,6 +158,17 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
          "bytes, {} all-to-all; all ranks must ask for the same",
          self, requirement.blocks, requirement.bytes, requirement.allToAll ? "with" : "without", rank, all[rank].blocks,
          all[rank].bytes, all[rank].allToAll != 0 ? "with" : "without");
+  }
+  auto const wanted = [](std::int64_t schedule) {
+    return schedule < 0 ? std::string_view("none") : nameOf(static_cast<NodeSchedule>(schedule));
+  };
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    auto const own = all[static_cast<std::size_t>(self)].schedule;
+    if (all[rank].schedule == own) continue;
+    fail(ErrorCode::invalidUsage,
+         "rank {}: a HierarchicalTeam with the schedule {} between nodes, but rank {} asks for {}; all ranks must ask "
+         "for the same",
+         self, wanted(own), rank, wanted(all[rank].schedule));
   }
   if (requirement.blocks == 0 || requirement.bytes == 0) {
     fail(ErrorCode::invalidUsage, "rank {}: a HierarchicalTeam for {} blocks and {} bytes; ask for at least 1 of each",
@@ -161,6 +194,7 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
         std::make_unique<MemoryWindow>(communicator, impl.outbox.data(), impl.outbox.bytes(), impl.ownNode());
   }
   impl.connect(communicator, requirement.proxies);
+  impl.tabulate(device);
   std::vector<std::int32_t> ranks;
   for (auto const& node : impl.nodes) ranks.insert(ranks.end(), node.begin(), node.end());
   impl.ranks = onDevice(device, ranks);
@@ -176,7 +210,10 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
                  .outbox = {},
                  .deal = impl.dealChannels.data(),
                  .partBytes = part,
-                 .messageBytes = std::ranges::min(all, {}, &HierarchyProposal::messageBytes).messageBytes};
+                 .messageBytes = std::ranges::min(all, {}, &HierarchyProposal::messageBytes).messageBytes,
+                 .transferBytes = std::ranges::min(all, {}, &HierarchyProposal::transferBytes).transferBytes,
+                 .steps = impl.tables.data(),
+                 .schedule = static_cast<std::int32_t>(all[0].schedule)};
   if (requirement.allToAll) impl.handle.outbox = impl.outboxWindow->deviceHandle();
   impl.service->startProxy();
 }

@@ -5,6 +5,7 @@
 //
 //   hierarchicalAllGather(h, blocks, bytes)       part r of the data is rank r's; the own part lies there already
 //   hierarchicalAllReduce<T, Op>(h, blocks, n)    the first n elements of the data, in place
+//   hierarchicalAllReduce<T, Op>(h, blocks, n, s) the same by that NodeSchedule
 //   hierarchicalReduce<T, Op>(h, blocks, n, root) the same into the root's data only; those of others stay
 //   hierarchicalReduceScatter<T, Op>(h, blocks, View{y, n})
 //                                                 part r of all ranks' data is added up into rank r's `y`; parts begin
@@ -17,15 +18,19 @@
 // reduces one piece and sends the result to all, two messages long, but only about two bytes for each byte of the data
 // however many nodes there are. The results are the same. Reduce goes the same ways, but only to the root's node what
 // is for the root: a byte of each other node's for each byte of the data, and in two messages no more than about two
-// into the root's.
+// into the root's. Where there are so many nodes that starting a message to each takes long, all-reduce goes by a table
+// of steps between pairs of nodes or round a ring (layout/node_schedule.hpp); fastestSchedule() says when.
 //
 // `blocks` is the whole grid, which must fit the device at once; all its threads call. Every rank calls with the same
 // arguments. A round of the node's team. The nodes' sums are rounded to T before they are combined, in the order of the
-// nodes: every rank gets the same bits.
+// nodes; by a table, after each step, of the two sums that of the lower node first, and Op's finish() is given a sum so
+// rounded, so Avg goes by no table unless it is told to. Every rank gets the same bits.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
+#include "mscclpp/algorithms/core/node_schedule.hpp"
 #include "mscclpp/algorithms/core/reduction.hpp"
 #include "mscclpp/algorithms/transport/peer_memory.hpp"
 #include "mscclpp/base/bits.hpp"
@@ -69,9 +74,26 @@ struct DeviceHierarchy : layout::HierarchyHandle {
     while (ranks[place] != root) ++place;
     return {place / local.size, place % local.size};
   }
-  // To the same rail of another node, from data to data.
+  // To the same rail of another node, from data to data, and from inbox to inbox.
   MSCCLPP_DEVICE PortChannelDeviceHandle gatherChannel(int other) const {
     return gather[other < node ? other : other - 1];
+  }
+  MSCCLPP_DEVICE PortChannelDeviceHandle exchangeChannel(int other) const {
+    return exchange[other < node ? other : other - 1];
+  }
+
+  // Of reductions of so many bytes: that of the team's requirement, else the fastest. `directOnly`: of the direct
+  // exchanges, which combine all nodes' sums at once.
+  MSCCLPP_DEVICE NodeSchedule scheduleFor(std::uint64_t bytes, bool directOnly = false) const {
+    if (schedule >= 0 && !(directOnly && schedule > static_cast<int>(NodeSchedule::twoExchanges))) {
+      return static_cast<NodeSchedule>(schedule);
+    }
+    auto const shard = ceilDiv<std::uint64_t>(bytes, static_cast<unsigned>(local.size));
+    return fastestSchedule(static_cast<std::uint64_t>(nodes), shard, messageBytes, transferBytes, directOnly);
+  }
+  // Of those that have a table.
+  MSCCLPP_DEVICE layout::NodeStepsHandle const& stepsOf(NodeSchedule by) const {
+    return steps[static_cast<int>(by) - static_cast<int>(NodeSchedule::ring)];
   }
 
   // Called by one block of each rank, as all that follow: to the same rail of every other node.
@@ -163,15 +185,31 @@ MSCCLPP_DEVICE void hierarchicalAllGather(DeviceHierarchy const& h, B const& blo
   if (leads) h.flushRail(blocks.block());
 }
 
-// Whether a shard of so many bytes, the same on all ranks, takes less time in two exchanges over a network that carries
-// `messageBytes` out of a rank in the time that a message is on its way.
-MSCCLPP_HOST_DEVICE constexpr bool inTwoExchanges(std::uint64_t nodes, std::uint64_t shard,
-                                                  std::uint64_t messageBytes) {
-  // (nodes - 1) shards in one exchange, 2 (nodes - 1) / nodes in two: no less where there are two nodes.
-  return shard / nodes * ((nodes - 1) * (nodes - 2)) > messageBytes;
-}
-
 namespace impl {
+
+// Of data in whole payloads, what one rail reduces: the last shards may be shorter, or empty.
+struct RailShard {
+  std::uint64_t largest;  // the same on all ranks
+  std::uint64_t first;
+  std::uint64_t bytes;
+
+  // Of that one of equal pieces, but for the last ones; in the shard.
+  MSCCLPP_DEVICE ByteRange pieces(std::uint64_t begin, std::uint64_t count, std::uint64_t all) const {
+    constexpr std::uint64_t step = sizeof(Payload<4>);
+    auto const each = ceilDiv<std::uint64_t>(largest, step * all) * step;
+    auto const from = minimum(each * begin, bytes);
+    return {from, minimum(each * count, bytes - from)};
+  }
+};
+MSCCLPP_DEVICE RailShard shardOf(DeviceHierarchy const& h, std::uint64_t bytes) {
+  constexpr std::uint64_t step = sizeof(Payload<4>);
+  auto const total = roundUp<std::uint64_t>(bytes, step);
+  require(total <= h.data.bytes, h.local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, total);
+  auto const rails = static_cast<unsigned>(h.local.size), rail = static_cast<unsigned>(h.local.rank);
+  auto const largest = ceilDiv<std::uint64_t>(total, step * rails) * step;
+  auto const first = minimum<std::uint64_t>(largest * rail, total);
+  return {largest, first, minimum<std::uint64_t>(largest, total - first)};
+}
 
 // The arithmetic of collectives in two levels, by whole payloads: each node's sums lie in its own slot of the inbox,
 // from which the other nodes get what they need into the same place of theirs.
@@ -211,6 +249,10 @@ struct NodeSums {
   MSCCLPP_DEVICE Payload<4>* slot(int node, std::uint64_t at) const {
     return reinterpret_cast<Payload<4>*>(h.inbox + slotOf(node) + at);
   }
+  // Into the data of a rank of the node.
+  MSCCLPP_DEVICE void give(int rank, std::uint64_t at, Payload<4> const& result) const {
+    *reinterpret_cast<Payload<4>*>(h.data.bases[rank] + at) = result;
+  }
 
   // Each node's own slot is filled; `rangeFor(node)` of it goes to the same place of that node's inbox.
   template <class RangeFor>
@@ -237,39 +279,32 @@ struct NodeSums {
 // In a root's place: everybody gets the result.
 inline constexpr int everyRank = -1;
 
+namespace impl {
+
+// By direct exchanges between the nodes: one, or two.
 template <Number T, class Op, BlockSet B>
-MSCCLPP_DEVICE void hierarchicalReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count, int root) {
-  using Sums = impl::NodeSums<ReductionFor<T, void, Op, 0>, B>;
-  constexpr auto step = Sums::step;
+MSCCLPP_DEVICE void reduceDirectly(DeviceHierarchy const& h, B const& blocks, RailShard const& shard, int root,
+                                   bool twice) {
+  using Sums = NodeSums<ReductionFor<T, void, Op, 0>, B>;
   DeviceTeam const local(h.local);
   Sums const sums{h, local, blocks};
-  auto const total = ceilDiv<std::uint64_t>(count * sizeof(T), step) * step;
-  require(total <= h.data.bytes, local.watch, -1, std::uint64_t(layout::Misuse::windowRange), h.data.bytes, total);
-  // Each rail reduces one shard, in whole payloads; the last ones may be shorter, or empty.
-  auto const shard = ceilDiv<std::uint64_t>(total, step * static_cast<unsigned>(local.size)) * step;
-  auto const first = minimum<std::uint64_t>(shard * static_cast<unsigned>(local.rank), total);
-  auto const bytes = minimum<std::uint64_t>(shard, total - first);
-  // Of that each node reduces one piece, if there are to be two exchanges.
-  auto const nodes = static_cast<std::uint64_t>(h.nodes);
-  bool const twice = inTwoExchanges(nodes, shard, h.messageBytes);
-  auto const largest = ceilDiv<std::uint64_t>(shard, step * nodes) * step;
+  // In two exchanges each node reduces one piece.
   auto const pieceOf = [&](int node) {
-    auto const begin = minimum<std::uint64_t>(largest * static_cast<unsigned>(node), bytes);
-    return ByteRange{begin, minimum<std::uint64_t>(largest, bytes - begin)};
+    return shard.pieces(static_cast<unsigned>(node), 1, static_cast<unsigned>(h.nodes));
   };
   bool const all = root == everyRank;
   auto const place = all ? NodeAndRail{} : h.placeOf(root);
   auto const gets = [&](int node) { return all || node == place.node; };
   auto const toNode = [&](std::uint64_t at, Payload<4> const& result) {
     for (int rank = 0; rank < local.size; ++rank) {
-      if (all || rank == place.rail) *reinterpret_cast<Payload<4>*>(h.data.bases[rank] + first + at) = result;
+      if (all || rank == place.rail) sums.give(rank, shard.first + at, result);
     }
   };
-  ByteRange const whole{0, bytes};
+  ByteRange const whole{0, shard.bytes};
   auto const toWhoGets = [&](int node, ByteRange const& range) { return gets(node) ? range : ByteRange{}; };
   DirectRound<B> const round(local, blocks);
   if (sums.leads()) h.meetRail(blocks.block());
-  sums.addUpNode(whole, first);
+  sums.addUpNode(whole, shard.first);
   sums.exchange([&](int node) { return twice ? pieceOf(node) : toWhoGets(node, whole); });
   sums.forEach(twice ? pieceOf(h.node) : toWhoGets(h.node, whole), [&](std::uint64_t at) {
     auto const result = sums.sumOfAll(at);
@@ -288,9 +323,94 @@ MSCCLPP_DEVICE void hierarchicalReduce(DeviceHierarchy const& h, B const& blocks
   if (sums.leads()) h.flushRail(blocks.block());
 }
 
+// By the steps of a table. Only neighbours in it meet: each place of a slot is written by one message of a call, or by
+// a result after everybody has got what was there, so that steps need no answers.
+template <Number T, class Op, BlockSet B>
+MSCCLPP_DEVICE void allReduceBySteps(DeviceHierarchy const& h, B const& blocks, RailShard const& shard,
+                                     layout::NodeStepsHandle const& table) {
+  using R = ReductionFor<T, void, Op, 0>;
+  DeviceTeam const local(h.local);
+  NodeSums<R, B> const sums{h, local, blocks};
+  bool const acts = sums.leads() && blocks.block().rank() == 0;
+  auto const physical = [&](int node, int slot) { return (node + slot) % h.nodes; };
+  auto const rangeOf = [&](int first, int pieces) {
+    return shard.pieces(static_cast<unsigned>(first), static_cast<unsigned>(pieces),
+                        static_cast<unsigned>(table.pieces));
+  };
+  ByteRange const whole{0, shard.bytes};
+  DirectRound<B> const round(local, blocks);
+  if (acts) {
+    for (int i = 0; i < table.neighbourCount; ++i) h.exchangeChannel(table.neighbours[i]).signal();
+    for (int i = 0; i < table.neighbourCount; ++i) h.exchangeChannel(table.neighbours[i]).wait();
+  }
+  sums.addUpNode(whole, shard.first);
+  bool worked = true;  // all blocks, since they last met
+  for (int i = 0; i < table.count; ++i) {
+    auto const& step = table.steps[i];
+    if (worked) gridBarrier(local, blocks);
+    worked = step.receiveFrom >= 0 && step.addSlot >= 0;
+    if (acts && step.sendTo >= 0) {
+      auto const range = rangeOf(step.sendFirst, step.sendPieces);
+      auto const channel = h.exchangeChannel(step.sendTo);
+      if (range.bytes == 0) {
+        channel.signal();
+      } else {
+        channel.putWithSignal(sums.slotOf(physical(step.sendTo, step.sendSlot)) + range.first,
+                              sums.slotOf(physical(h.node, step.sendFrom)) + range.first, range.bytes);
+      }
+    }
+    if (acts && step.receiveFrom >= 0) h.exchangeChannel(step.receiveFrom).wait();
+    if (!worked) continue;
+    gridBarrier(local, blocks);
+    sums.forEach(rangeOf(step.receiveFirst, step.receivePieces), [&](std::uint64_t at) {
+      auto* const arrived = sums.slot(physical(h.node, step.receiveSlot), at);
+      auto totals = R::widen(*sums.slot(physical(h.node, step.addSlot), at));
+      auto added = R::widen(*arrived);
+      if (step.receiveFrom < h.node) {
+        auto const own = totals;
+        totals = added;
+        added = own;
+      }
+      R::combine(totals, added, 1);
+      *arrived = R::template narrow<4>(totals);
+    });
+  }
+  gridBarrier(local, blocks);
+  sums.forEach(whole, [&](std::uint64_t at) {
+    auto totals = R::widen(*sums.slot(physical(h.node, table.resultSlot), at));
+    R::finish(totals, h.size());
+    auto const result = R::template narrow<4>(totals);
+    for (int rank = 0; rank < local.size; ++rank) sums.give(rank, shard.first + at, result);
+  });
+  round.finish();
+  if (acts) {
+    for (int i = 0; i < table.neighbourCount; ++i) h.exchangeChannel(table.neighbours[i]).flush();
+  }
+  if (sums.leads()) syncWhole(blocks.block());
+}
+
+}  // namespace impl
+
+template <Number T, class Op, BlockSet B>
+MSCCLPP_DEVICE void hierarchicalReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count, int root) {
+  bool const twice = h.scheduleFor(count * sizeof(T), true) == NodeSchedule::twoExchanges;
+  impl::reduceDirectly<T, Op>(h, blocks, impl::shardOf(h, count * sizeof(T)), root, twice);
+}
+
+template <Number T, class Op, BlockSet B>
+MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count,
+                                          NodeSchedule schedule) {
+  auto const shard = impl::shardOf(h, count * sizeof(T));
+  if (schedule <= NodeSchedule::twoExchanges) {
+    impl::reduceDirectly<T, Op>(h, blocks, shard, everyRank, schedule == NodeSchedule::twoExchanges);
+  } else {
+    impl::allReduceBySteps<T, Op>(h, blocks, shard, h.stepsOf(schedule));
+  }
+}
+
 template <Number T, class Op, BlockSet B>
 MSCCLPP_DEVICE void hierarchicalAllReduce(DeviceHierarchy const& h, B const& blocks, std::uint64_t count) {
-  hierarchicalReduce<T, Op>(h, blocks, count, everyRank);
+  hierarchicalAllReduce<T, Op>(h, blocks, count, h.scheduleFor(count * sizeof(T), std::same_as<Op, Avg>));
 }
 
 // Bytes from one part to the next of a reduce-scatter of so many elements each.

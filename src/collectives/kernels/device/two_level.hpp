@@ -159,8 +159,11 @@ struct TwoLevelReduceKernel {
           copy(grid, r.data(), reinterpret_cast<std::byte const*>(in + first), count * sizeof(T));
         },
         [&](std::uint64_t count) {
-          hierarchicalReduce<T, BlocksOperation>(h, grid, count,
-                                                 call.collective == Collective::reduce ? call.root : everyRank);
+          if (call.collective == Collective::reduce) {
+            hierarchicalReduce<T, BlocksOperation>(h, grid, count, call.root);
+          } else {
+            hierarchicalAllReduce<T, BlocksOperation>(h, grid, count, h.scheduleFor(count * sizeof(T), call.direct));
+          }
         },
         [&](std::uint64_t first, std::uint64_t count) {
           copy(grid, reinterpret_cast<std::byte*>(out + first), r.data(), count * sizeof(T));
