@@ -7,7 +7,8 @@
 //   mscclpp-model plan --ranks=8 --collective=allgather     predicted times of every algorithm, by size; with --output
 //                                                           the fastest of each as a page, beside what the links allow
 //   mscclpp-model network --nodes=16 --ranks=8 --rail-gbps=50 --message-us=12 --transfer-us=1
-//                                                predicted times of the collectives in two levels, by size
+//                                                predicted times of the collectives in two levels, by size; with
+//                                                --output a table of them by each schedule between the nodes
 //
 // Exit status: 0, 1 where the median error of a check is above its limit, 2 bad use.
 #include <algorithm>
@@ -152,29 +153,67 @@ NetworkModel networkOf(Options const& options) {
   return {*options.messageUs * microsecond, *options.transferUs * microsecond, *options.railGbps * gigabyte};
 }
 
+// What a column predicts: a collective, and of all-reduce one schedule or the fastest.
+struct NetworkColumn {
+  Collective collective;
+  std::optional<NodeSchedule> schedule{};
+};
+
+// All-reduce by each schedule between nodes, the others by the one that there is. The fastest of all-reduce in bold.
+std::string networkPage(MachineModel const& model, NetworkModel const& figures, TwoLevelQuery query,
+                        std::vector<std::uint64_t> const& sizes) {
+  std::vector<NetworkColumn> columns;
+  for (auto const schedule : nodeSchedules) columns.push_back({Collective::allReduce, schedule});
+  for (auto const collective : {Collective::allGather, Collective::reduceScatter, Collective::allToAll}) {
+    columns.push_back({collective});
+  }
+  std::string text = "| size |", rule = "|---|";
+  for (auto const& [collective, schedule] : columns) {
+    text += fmt::format(" {}{} |", nameOf(collective), schedule ? fmt::format(" `{}`", nameOf(*schedule)) : "");
+    rule += "---|";
+  }
+  text += "\n" + rule + "\n";
+  for (auto const bytes : sizes) {
+    query.bytes = bytes;
+    query.collective = Collective::allReduce;
+    query.schedule = std::nullopt;
+    auto const fastest = predictTwoLevel(model, figures, query)->schedule;
+    text += fmt::format("| {} |", bench::formatBytes(bytes));
+    for (auto const& [collective, schedule] : columns) {
+      query.collective = collective;
+      query.schedule = schedule;
+      auto const time = fmt::format("{:.1f}", predictTwoLevel(model, figures, query)->seconds * 1e6);
+      text += schedule && schedule == fastest ? fmt::format(" **{}** |", time) : fmt::format(" {} |", time);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 int network(Options const& options) {
   auto const model = modelOf(options);
   auto const figures = networkOf(options);
+  TwoLevelQuery query{.nodes = options.nodes, .rails = options.ranks, .blocks = options.blocks, .threads = 512};
   auto const [least, most] = sizesOf(options);
-  constexpr std::array shown{Collective::allReduce, Collective::allGather, Collective::allToAll};
+  std::vector<std::uint64_t> sizes;
+  for (auto bytes = least; bytes <= most; bytes *= 4) sizes.push_back(bytes);
+  constexpr std::array shown{Collective::allReduce, Collective::allGather, Collective::reduceScatter,
+                             Collective::allToAll};
   auto text = fmt::format("{}, {} nodes of {} ranks, in microseconds, in brackets the share of the network\n{:>6}",
                           model.device, options.nodes, options.ranks, "size");
   for (auto const collective : shown) text += fmt::format("  {:>18}", nameOf(collective));
-  for (auto bytes = least; bytes <= most; bytes *= 4) {
+  for (auto const bytes : sizes) {
+    query.bytes = bytes;
     text += fmt::format("\n{:>6}", bench::formatBytes(bytes));
     for (auto const collective : shown) {
-      auto const time = predictTwoLevel(model, figures,
-                                        {.nodes = options.nodes,
-                                         .rails = options.ranks,
-                                         .collective = collective,
-                                         .bytes = bytes,
-                                         .blocks = options.blocks,
-                                         .threads = 512});
+      query.collective = collective;
+      auto const time = predictTwoLevel(model, figures, query);
       auto const share = time->network / time->seconds * 100;
       text += fmt::format("  {:>18}", fmt::format("{:.1f} ({:.0f} %)", time->seconds * 1e6, share));
     }
   }
   fmt::print("{}\n", text);
+  if (!options.output.empty()) bench::writeOutput(options.output, networkPage(model, figures, query, sizes));
   return 0;
 }
 
@@ -235,6 +274,7 @@ int run(int argc, char** argv) {
   networking->add_option("--rail-gbps", options.railGbps, "GB/s out of one rank");
   networking->add_option("--message-us", options.messageUs, "from putWithSignal until the peer has seen it");
   networking->add_option("--transfer-us", options.transferUs, "of each further transfer of a proxy");
+  networking->add_option("--output", options.output, "also write a table by each schedule between nodes to this file");
   networking->add_option("--blocks", options.blocks, "of the kernel; default 32")->check(CLI::Range(1u, 1024u));
   networking->add_option("--min-bytes", options.minBytes, "of the larger buffer; default 1K");
   networking->add_option("--max-bytes", options.maxBytes, "default 1G");
