@@ -3,16 +3,19 @@
 // One rank of a job over several hosts, with a simulated GPU: every collective from the host against what must come
 // out. Started by any launcher; ends with 0 where all was well, else prints what was not and ends with 1.
 //
-//   mscclpp_test_net_collectives                 in place and apart, of several sizes; prints how other hosts are
+//   mscclpp_test_net_collectives                 in place and apart, of several counts; prints how other hosts are
 //                                                reached
+//   mscclpp_test_net_collectives types[=I/N]     in place and apart, by every operation and type, or part I of N of the
+//                                                types; prints what was called
 //   mscclpp_test_net_collectives PLAN.json...    those of the plans, which a collection prefers; prints what was
-//   chosen,
-//                                                and why a plan was not
+//                                                chosen, and why a plan was not
 //   mscclpp_test_net_collectives BYTES DEVICE    each once, whose larger buffer has so many bytes; the first rank of a
 //                                                host prints what that network device has sent and received meanwhile
 //   mscclpp_test_net_collectives messages        groups of messages between all ranks
 //   mscclpp_test_net_collectives forever         the same again and again, until one fails
+#include <array>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <span>
 #include <string>
@@ -27,14 +30,21 @@
 #include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/host/transport_set.hpp"
+#include "net/contributions.hpp"
 #include "support/message_exchange.hpp"
 
 namespace {
 
 using namespace mscclpp;
-using T = std::int32_t;
 
-T valueOf(std::size_t rank, std::size_t i) { return static_cast<T>(rank * 1000 + i % 997); }
+// What is called: the collective, what it does and where. Elements are of a type T.
+struct What {
+  Collective collective;
+  ReduceOp op = ReduceOp::sum;  // if any
+  int root = 0;                 // if any
+  bool inPlace = false;
+  std::string_view algorithm{};  // says which one was chosen, and why this one refuses the call
+};
 
 class Job {
  public:
@@ -45,73 +55,55 @@ class Job {
         ranks_(static_cast<std::size_t>(communicator.size())),
         self_(static_cast<std::size_t>(communicator.rank())) {}
 
-  // How many elements of the result are wrong. With the name of an algorithm it says which one was
-  // chosen, and why that one refuses the call.
-  std::size_t run(AlgorithmCollection const& algorithms, Collective collective, int root, bool inPlace,
-                  std::string const& named = {}) const {
+  // How many elements are wrong, of the result and around it.
+  template <class T>
+  std::size_t run(AlgorithmCollection const& algorithms, What const& what) const {
+    auto const collective = what.collective;
     auto const& traits = traitsOf(collective);
     auto const inCount = count_ * traits.in.partsOf(ranks_), outCount = count_ * traits.out.partsOf(ranks_);
-    auto const larger = std::max(inCount, outCount);
-    GpuBuffer<T> const in(communicator_.device(), larger), apart(communicator_.device(), outCount);
-    std::vector<T> input;
-    for (std::size_t i = 0; i < inCount; ++i) input.push_back(valueOf(self_, i));
-    auto const inAt = inPlace && inCount < outCount ? self_ * count_ : 0;
-    auto const outAt = inPlace && outCount < inCount ? self_ * count_ : 0;
-    copyToDevice(in, std::span<T const>(input), inAt);
-    auto* const out = inPlace ? in.data() + outAt : apart.data();
-    CollectiveCall const call{.in = in.data() + inAt,
-                              .out = out,
+    mscclpp_test::Contributions<T> const data(collective, what.op, ranks_, count_, static_cast<std::size_t>(what.root));
+    // The output, or what has both; behind it the input that is apart. Elements that nobody may touch are around.
+    constexpr std::size_t margin = 8;
+    auto const first = margin + (what.inPlace ? std::max(inCount, outCount) : outCount);
+    auto const inAt = !what.inPlace ? first + margin : inCount < outCount ? margin + self_ * count_ : margin;
+    auto const outAt = what.inPlace && outCount < inCount ? margin + self_ * count_ : margin;
+    GpuBuffer<T> const memory(communicator_.device(), first + margin + (what.inPlace ? 0 : inCount));
+    memory.fill(untouched);
+    std::vector<T> input(inCount);
+    for (std::size_t i = 0; i < inCount; ++i) input[i] = data.of(self_, i);
+    copyToDevice(memory, std::span<T const>(input), inAt);
+    CollectiveCall const call{.in = memory.data() + inAt,
+                              .out = memory.data() + outAt,
                               .inBytes = inCount * sizeof(T),
                               .outBytes = outCount * sizeof(T),
-                              .type = DataType::int32,
-                              .op = reduces(collective) ? ReduceOp::sum : ReduceOp::none,
-                              .symmetric = !named.empty(),
-                              .root = hasRoot(collective) ? root : 0};
-    if (!named.empty()) {
+                              .type = dataTypeOf<T>(),
+                              .op = traits.reduces ? what.op : ReduceOp::none,
+                              .symmetric = !what.algorithm.empty(),
+                              .root = traits.hasRoot() ? what.root : 0};
+    if (!what.algorithm.empty()) {
       std::printf("%s by %s %s\n", std::string(nameOf(collective)).c_str(),
                   algorithms.choose(collective, communicator_, call).algorithm.c_str(),
-                  algorithms.at(collective, named)->refusal(communicator_, call).c_str());
+                  algorithms.at(collective, std::string(what.algorithm))->refusal(communicator_, call).c_str());
     }
     algorithms.execute(collective, communicator_, stream_, call);
     communicator_.synchronize(stream_);
-    if (!traits.out.isUsed(communicator_.rank() == root)) return 0;
-    std::vector<T> found(outCount);
-    copyToHost(communicator_.device(), std::span(found), out);
+    auto const found = copyToHost(memory);
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i < outCount; ++i) wrong += found[i] == expected(collective, root, i) ? 0 : 1;
+    if (traits.out.isUsed(communicator_.rank() == what.root)) {
+      for (std::size_t i = 0; i < outCount; ++i) wrong += same(found[outAt + i], data.expected(self_, i)) ? 0 : 1;
+    }
+    T guard;
+    std::memset(&guard, untouched, sizeof guard);
+    for (std::size_t i = 0; i < margin; ++i) wrong += same(found[i], guard) && same(found[first + i], guard) ? 0 : 1;
     return wrong;
   }
 
  private:
-  T expected(Collective collective, int root, std::size_t i) const {
-    auto const at = [&] {
-      switch (collective) {
-        case Collective::allReduce:
-        case Collective::reduce:
-        case Collective::broadcast:
-          return i;
-        case Collective::allGather:
-        case Collective::gather:
-        case Collective::sendRecv:
-          return i % count_;
-        default:
-          return self_ * count_ + i % count_;
-      }
-    }();
-    if (reduces(collective)) {
-      T sum = 0;
-      for (std::size_t rank = 0; rank < ranks_; ++rank) sum += valueOf(rank, at);
-      return sum;
-    }
-    switch (collective) {
-      case Collective::broadcast:
-      case Collective::scatter:
-        return valueOf(static_cast<std::size_t>(root), at);
-      case Collective::sendRecv:
-        return valueOf((self_ + ranks_ - 1) % ranks_, at);
-      default:
-        return valueOf(i / count_, at);
-    }
+  static constexpr int untouched = 0x5a;
+
+  template <class T>
+  static bool same(T const& a, T const& b) {
+    return std::memcmp(&a, &b, sizeof a) == 0;
   }
 
   Communicator const& communicator_;
@@ -148,13 +140,49 @@ Outcome runAll(Communicator const& communicator, AlgorithmCollection const& algo
                 "a message over " + std::string(nameOf(way)) + " counts as " + std::to_string(messageBytes) + " bytes");
   }
   std::printf("rank %d reaches other hosts by %s\n", communicator.rank(), std::string(nameOf(way)).c_str());
-  for (std::size_t const count : {1, 1001, 20000}) {
+  for (std::size_t const count : {1, 1001, 20001}) {
     Job const job(communicator, count);
     for (auto const collective : collectives) {
       if (!movesData(collective)) continue;
       for (bool const inPlace : {false, true}) {
         int const root = static_cast<int>(outcome.calls + 1) % communicator.size();
-        outcome.add(collective, count, job.run(algorithms, collective, root, inPlace));
+        outcome.add(collective, count,
+                    job.run<std::int32_t>(algorithms, {.collective = collective, .root = root, .inPlace = inPlace}));
+      }
+    }
+  }
+  return outcome;
+}
+
+// By every operation and each `step`th type from `first` on, of which that one has smaller counts, too; says of each
+// how many calls were made.
+Outcome runTypes(Communicator const& communicator, AlgorithmCollection const& algorithms, std::size_t first,
+                 std::size_t step) {
+  // The first one is fewer than there are ranks.
+  std::array const counts{std::size_t{1}, std::size_t{37}, std::size_t{5003}};
+  std::vector<Job> jobs;
+  for (auto const count : counts) jobs.emplace_back(communicator, count);
+  Outcome outcome;
+  auto const run = [&](Collective collective, ReduceOp op, std::size_t at) {
+    auto const before = outcome.calls;
+    for (std::size_t i = at == first ? 0 : counts.size() - 1; i < counts.size(); ++i) {
+      for (bool const inPlace : {false, true}) {
+        int const root = static_cast<int>(outcome.calls + 1) % communicator.size();
+        What const what{.collective = collective, .op = op, .root = root, .inPlace = inPlace};
+        outcome.add(collective, counts[i], withDataType(dataTypes[at], [&]<class T>(std::type_identity<T>) {
+                      return jobs[i].run<T>(algorithms, what);
+                    }));
+      }
+    }
+    std::printf("%s %s of %s: %zu calls\n", std::string(nameOf(collective)).c_str(),
+                std::string(reduces(collective) ? nameOf(op) : "move").c_str(),
+                std::string(nameOf(dataTypes[at])).c_str(), outcome.calls - before);
+  };
+  for (auto const collective : collectives) {
+    if (!movesData(collective)) continue;
+    for (auto at = first; at < dataTypes.size(); at += step) {
+      for (auto const op : reduceOps) {
+        if (reduces(collective) || op == reduceOps[0]) run(collective, op, at);
       }
     }
   }
@@ -174,7 +202,11 @@ Outcome runPlans(Communicator const& communicator, std::span<char* const> files)
     for (auto const& plan : plans) {
       auto const& program = plan.program();
       auto const collective = *dsl::collectiveOf(program);
-      outcome.add(collective, count, job.run(algorithms, collective, 0, program.inPlace, program.name.str()));
+      auto const name = program.name.str();
+      outcome.add(
+          collective, count,
+          job.run<std::int32_t>(
+              algorithms, {.collective = collective, .inPlace = program.inPlace, .algorithm = std::string_view(name)}));
     }
   }
   return outcome;
@@ -206,17 +238,18 @@ Outcome countTraffic(Communicator const& communicator, AlgorithmCollection const
     bootstrap->barrier();
     return traffic;
   };
+  using T = std::int32_t;
   Outcome outcome;
   for (auto const collective : collectives) {
     if (!movesData(collective)) continue;
     auto const& traits = traitsOf(collective);
     auto const count = bytes / sizeof(T) / std::max(traits.in.partsOf(ranks), traits.out.partsOf(ranks));
-    int const root = communicator.size() - 1;
+    What const what{.collective = collective, .root = communicator.size() - 1};
     // The first call of all makes the connections.
-    if (outcome.calls == 0) outcome.add(collective, 1, Job(communicator, 1).run(algorithms, collective, root, false));
+    if (outcome.calls == 0) outcome.add(collective, 1, Job(communicator, 1).run<T>(algorithms, what));
     Job const job(communicator, count);
     auto const before = look();
-    outcome.add(collective, count, job.run(algorithms, collective, root, false));
+    outcome.add(collective, count, job.run<T>(algorithms, what));
     auto const after = look();
     if (launchFromEnvironment().localRank != 0) continue;
     std::printf("%s sent %llu received %llu\n", std::string(nameOf(collective)).c_str(),
@@ -252,9 +285,18 @@ Outcome exchangeMessages(Communicator const& communicator, bool forever) {
 
 Outcome run(Communicator const& communicator, std::span<char* const> arguments) {
   auto const algorithms = AlgorithmCollection::defaults();
-  if (!arguments.empty() && std::string_view(arguments[0]).ends_with(".json")) return runPlans(communicator, arguments);
+  std::string const first = arguments.empty() ? "" : arguments[0];
+  if (first.starts_with("types")) {
+    std::size_t part = 1, parts = 1;
+    if (first != "types" &&
+        (std::sscanf(first.c_str(), "types=%zu/%zu", &part, &parts) != 2 || part < 1 || part > parts)) {
+      throw Error(ErrorCode::invalidUsage, first + " is no part of the types; say types=1/2, or types for all");
+    }
+    return runTypes(communicator, algorithms, part - 1, parts);
+  }
+  if (first.ends_with(".json")) return runPlans(communicator, arguments);
   if (arguments.size() == 2) return countTraffic(communicator, algorithms, std::stoul(arguments[0]), arguments[1]);
-  if (arguments.size() == 1) return exchangeMessages(communicator, std::string_view(arguments[0]) == "forever");
+  if (arguments.size() == 1) return exchangeMessages(communicator, first == "forever");
   return runAll(communicator, algorithms);
 }
 

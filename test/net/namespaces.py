@@ -5,14 +5,15 @@
 # kernel has the means, are tested in a guest: test/softroce/shaped.sh.
 #
 #   namespaces.py --peer=PROGRAM [--collectives=PROGRAM [--bench=PROGRAM]] [--nccl=LIBRARY] [--plan=PROGRAM --plans=FOLDER]
-#                 [--torch=PYTHON --package=FOLDER] [CLASS...]
-#                                                       the tests
+#                 [--torch=PYTHON --package=FOLDER] [--whole] [CLASS...]
+#                                                       the tests; with --whole, Types has the whole product
 #   namespaces.py --peer=PROGRAM --speed[=SECONDS]      the transport's bytes per second beside a plain socket's, and
 #                                                       iperf3's where it is installed, in turn; round trips
 #
 # Needs the rights to make namespaces (root); 77 where they are missing, which is said.
 """Tests of the bootstrap and of the TCP transport over several hosts."""
 
+import itertools
 import json
 import os
 import re
@@ -250,6 +251,54 @@ class Collectives(OnHosts):
     def test_three_hosts_by_each_schedule(self):
         for schedule in ("ring", "doubling", "halving"):
             self.run_on([1, 1, 1], 3, 54, MSCCLPP_NODE_SCHEDULE=schedule)
+
+
+class Types(OnHosts):
+    """Every collective by every type and operation on 2, 3 and 4 hosts, in place and apart. Hosts of two ranks have one
+    half of the types and hosts of four the other; with --whole all have all of them."""
+
+    limit = 200
+    WHOLE = "--whole" in sys.argv
+    REDUCING = ("allreduce", "reducescatter", "reduce")
+    MOVING = ("allgather", "alltoall", "broadcast", "gather", "scatter", "sendrecv")
+    OPERATIONS = ("sum", "prod", "min", "max", "avg")
+    TYPES = ("float32", "float64", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "uint8", "int32", "uint32",
+             "int64", "uint64")
+    ALL = {*itertools.product(REDUCING, OPERATIONS, TYPES), *itertools.product(MOVING, ("move",), TYPES)}
+
+    def types(self, hosts, each, part, **environment):
+        """What was called; each of it on every rank, and nothing was wrong."""
+        types = self.TYPES if self.WHOLE else self.TYPES[part - 1::2]
+        wanted = {each for each in self.ALL if each[2] in types}
+        # Of the first type three counts, of others one; in place and apart.
+        calls = sum(6 if each[2] == types[0] else 2 for each in wanted)
+        begin = time.monotonic()
+        # The more ranks share the processors, the longer a round takes, and the fewer there are.
+        text = self.run_on([each] * hosts, hosts, calls, "types" if self.WHOLE else f"types={part}/2",
+                           MSCCLPP_ROUND_BYTES=str(hosts * each * 16384), **environment)[0]
+        ran = {tuple(found) for found in re.findall(r"^(\w+) (\w+) of (\w+): [26] calls$", text, re.M)}
+        self.assertEqual(ran, wanted)
+        moves = len([each for each in ran if each[1] == "move"])
+        print(f"| {hosts} × {each} | {len(types)} | {len(ran) - moves} | {moves} | {calls} | 0 | "
+              f"{time.monotonic() - begin:.1f} |", flush=True)
+        return ran
+
+    def check(self, hosts, **environment):
+        print("\n| hosts × ranks | types | reductions × operations × types | moves × types | calls | wrong | s |\n"
+              "|---|---:|---:|---:|---:|---:|---:|", flush=True)
+        ran = self.types(hosts, 2, 1, **environment)
+        ran |= self.types(hosts, 4, 2)
+        self.assertEqual(ran, self.ALL)
+
+    def test_two_hosts(self):
+        self.check(2)
+
+    def test_three_hosts(self):
+        # Hosts of two reduce in two exchanges, hosts of four in one.
+        self.check(3, MSCCLPP_MESSAGE_BYTES="0")
+
+    def test_four_hosts(self):
+        self.check(4, MSCCLPP_MESSAGE_BYTES="0")
 
 
 class Messages(OnHosts):
