@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# In each of two guests: two ranks of every collective, by verbs between the guests, which they must choose by themselves.
+# In each of several guests: ranks of every collective, by verbs between the guests, which they must choose by themselves.
 # shellcheck source=/dev/null
 . "$2"
 ranks "$1" ib

@@ -4,12 +4,12 @@
 # Runs programs over real verbs without an InfiniBand card: in a QEMU machine whose kernel is the distribution's, with
 # software RDMA devices (rdma_rxe), from an initramfs made on the spot. No disk image, no rights needed.
 #
-#   run.sh --cache=FOLDER [--memory=MIB] [--timeout=SECONDS] [--guests=1|2] --script=FILE PROGRAM...
+#   run.sh --cache=FOLDER [--memory=MIB] [--timeout=SECONDS] [--guests=N] --script=FILE PROGRAM...
 #
 # The script runs in the guest with sh and has the PROGRAMs as arguments; its exit status is this one's. The PROGRAMs
 # are there under their own paths, with the libraries that they need. Before it, rxe0 on veth0 and rxe1 on veth1, the
-# two ends of a cable, are up, 10.7.0.1 and 10.7.0.2. With two guests, each has rxe0 on an Ethernet card of its own
-# instead, joined by a socket, 10.7.0.1 and 10.7.0.2, and GUEST (0 or 1) says which one it is; both must succeed.
+# two ends of a cable, are up, 10.7.0.1 and 10.7.0.2. With several guests, of GUESTS, each has rxe0 on an Ethernet card of
+# its own instead, all of them on one hub, 10.7.0.1 and on, and GUEST (0 and on) says which one it is; all must succeed.
 # 77: QEMU, a tool, or the kernel's package is missing here, which is said.
 #
 # A kernel that locks up or crashes is no fault of a program in it: that attempt (ATTEMPT in the script) is printed with
@@ -123,13 +123,12 @@ mount -t tmpfs shm /dev/shm
 echo 1 >/proc/sys/kernel/panic_on_rcu_stall
 # QEMU's exit status becomes twice this, plus one.
 finish() { printf "\\$(printf %o "$1")" | dd of=/dev/port bs=1 seek=244 count=1 2>/dev/null; sleep 5; }
-export GUEST=0
-grep -q guest=1 /proc/cmdline && GUEST=1
-export ATTEMPT=$(sed -n 's/.*attempt=\([0-9]\).*/\1/p' /proc/cmdline)
+given() { sed -n "s/.* $1=\([0-9]*\).*/\1/p" /proc/cmdline; }
+export GUESTS=$(given guests) GUEST=$(given guest) ATTEMPT=$(given attempt)
 prepare() {
   for module in MODULES; do insmod /modules/$module.ko || return; done
   real-ip link set lo up || return
-  if grep -q guests=2 /proc/cmdline; then
+  if [ "$GUESTS" -gt 1 ]; then
     real-ip addr add 10.7.0.$((GUEST + 1))/24 dev eth0 || return
     real-ip link set eth0 mtu 1500 up || return
     real-rdma link add rxe0 type rxe netdev eth0 || return
@@ -185,16 +184,26 @@ run() {
     status_of "$result"
     return
   fi
-  local port=$((20000 + RANDOM % 20000)) second=0
-  start 0 -netdev socket,id=net,listen=127.0.0.1:$port -device e1000,netdev=net,mac=52:54:00:00:00:01 \
-    >"$work/guest0.log" 2>&1 &
-  local first=$!
-  sleep 1
-  start 1 -netdev socket,id=net,connect=127.0.0.1:$port -device e1000,netdev=net,mac=52:54:00:00:00:02 2>&1 |
-    tee "$work/guest1.log" || second=$?
-  wait "$first" || result=$?
-  sed 's/^/guest 0: /' "$work/guest0.log"
-  status_of "$result" && status_of "$second"
+  # The first guest's machine has the hub, to which each of the others has a socket.
+  local port=$((20000 + RANDOM % 20000)) guest processes=() ended
+  local hub=(-netdev "hubport,id=net,hubid=0")
+  for ((guest = 1; guest < guests; ++guest)); do
+    hub+=(-netdev "socket,id=to$guest,listen=127.0.0.1:$((port + guest))"
+      -netdev "hubport,id=port$guest,hubid=0,netdev=to$guest")
+  done
+  for ((guest = 0; guest < guests; ++guest)); do
+    [ "$guest" = 0 ] || hub=(-netdev "socket,id=net,connect=127.0.0.1:$((port + guest))")
+    start "$guest" "${hub[@]}" -device "e1000,netdev=net,mac=52:54:00:00:00:0$((guest + 1))" >"$work/guest$guest.log" 2>&1 &
+    processes+=($!)
+    [ "$guest" != 0 ] || sleep 1
+  done
+  for ((guest = 0; guest < guests; ++guest)); do
+    ended=0
+    wait "${processes[guest]}" || ended=$?
+    sed "s/^/guest $guest: /" "$work/guest$guest.log"
+    [ "$result" != 0 ] || status_of "$ended" || result=$?
+  done
+  return "$result"
 }
 for attempt in 1 2 3; do
   result=0
