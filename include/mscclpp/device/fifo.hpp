@@ -27,7 +27,7 @@ struct FifoDeviceHandle : layout::FifoHandle {
   MSCCLPP_DEVICE std::uint64_t push(layout::Trigger trigger) const {
     auto const position = fetchAdd<Order::relaxed, Scope::device>(head, 1u);
     // The slot's old content has been read before this is written: the cache hands on what its writer learned.
-    if (position >= load<Order::acquire, Scope::device>(tailCache) + size) makeRoom(position);
+    if (position >= load<Order::acquire, Scope::device>(tailCache) + size) makeRoom(*this, position);
     // The size is a power of two.
     auto const parity = (position & size) == 0 ? layout::triggerParity : 0;
     trigger.snd = (trigger.snd & ~layout::triggerParity) | parity;
@@ -52,9 +52,10 @@ struct FifoDeviceHandle : layout::FifoHandle {
     });
     return found;
   }
-  // Until the slot of `position` is free; all who push learn it. sync() tells nobody: that would cost it a release.
-  MSCCLPP_COLD_DEVICE void makeRoom(std::uint64_t position) const {
-    store<Order::release, Scope::device>(tailCache, awaitTail(position - size));
+  // Until the slot of `position` is free; all who push learn it. sync() tells nobody: that would cost it a release. Has
+  // a copy, in registers: what is not inlined and has a reference would get it in memory.
+  MSCCLPP_COLD_DEVICE static void makeRoom(FifoDeviceHandle fifo, std::uint64_t position) {
+    store<Order::release, Scope::device>(fifo.tailCache, fifo.awaitTail(position - fifo.size));
   }
 };
 
