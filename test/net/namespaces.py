@@ -269,22 +269,23 @@ class Types(OnHosts):
     def types(self, hosts, each, part, **environment):
         """What was called; each of it on every rank, and nothing was wrong."""
         types = self.TYPES if self.WHOLE else self.TYPES[part - 1::2]
-        wanted = {each for each in self.ALL if each[2] in types}
+        wanted = {call for call in self.ALL if call[2] in types}
         # Of the first type three counts, of others one; in place and apart.
-        calls = sum(6 if each[2] == types[0] else 2 for each in wanted)
+        calls = sum(6 if call[2] == types[0] else 2 for call in wanted)
         begin = time.monotonic()
         # The more ranks share the processors, the longer a round takes, and the fewer there are.
-        text = self.run_on([each] * hosts, hosts, calls, "types" if self.WHOLE else f"types={part}/2",
-                           MSCCLPP_ROUND_BYTES=str(hosts * each * 16384), **environment)[0]
-        ran = {tuple(found) for found in re.findall(r"^(\w+) (\w+) of (\w+): [26] calls$", text, re.M)}
+        texts = self.run_on([each] * hosts, hosts, calls, "types" if self.WHOLE else f"types={part}/2",
+                            MSCCLPP_ROUND_BYTES=str(hosts * each * 16384), **environment)
+        ran = {tuple(found) for found in re.findall(r"^(\w+) (\w+) of (\w+): [26] calls$", texts[0], re.M)}
         self.assertEqual(ran, wanted)
-        moves = len([each for each in ran if each[1] == "move"])
-        print(f"| {hosts} × {each} | {len(types)} | {len(ran) - moves} | {moves} | {calls} | 0 | "
+        moves = sum(call[1] == "move" for call in ran)
+        wrong = sum(int(count) for text in texts for count in re.findall(r"^rank .* calls, (\d+) wrong$", text, re.M))
+        print(f"| {hosts} × {each} | {len(types)} | {len(ran) - moves} | {moves} | {calls} | {wrong} | "
               f"{time.monotonic() - begin:.1f} |", flush=True)
         return ran
 
     def check(self, hosts, **environment):
-        print("\n| hosts × ranks | types | reductions × operations × types | moves × types | calls | wrong | s |\n"
+        print("\n| hosts × ranks | types | reductions × operations × types | moves × types | calls of a rank | wrong | s |\n"
               "|---|---:|---:|---:|---:|---:|---:|", flush=True)
         ran = self.types(hosts, 2, 1, **environment)
         ran |= self.types(hosts, 4, 2)
