@@ -140,6 +140,7 @@ std::optional<NodeSchedule> nodeSchedule() {
   auto const found = std::ranges::find(nodeSchedules, set, [](NodeSchedule each) { return nameOf(each); });
   if (found != nodeSchedules.end()) return *found;
   std::vector<std::string_view> names;
+  names.reserve(nodeSchedules.size());
   for (auto const each : nodeSchedules) names.push_back(nameOf(each));
   fail(ErrorCode::invalidUsage, "{} is \"{}\"; allowed are {}, and nothing: by size", variable, set,
        fmt::join(names, ", "));
