@@ -61,13 +61,15 @@ template <class I>
 class RoutingScan {
  public:
   // All threads of the blocks call. Blocks take batches in turn, so that rows come about in the order of their tokens,
-  // and who waits for a tile of them need not wait for the last.
+  // and who waits for a tile of them need not wait for the last; a few tokens a block are one batch, since each costs
+  // several looks at memory that wait for each other.
   template <BlockSet B>
   MSCCLPP_DEVICE RoutingScan(DeviceExperts const& experts, Routing<I> const& routing, B const& blocks)
       : experts_(experts), routing_(routing), tables_(arch::blockShared<impl::RoutingTables, RoutingScan>()) {
     static_assert(std::same_as<decltype(blocks.block()), BlockGroup>, "RoutingScan: by whole blocks");
-    constexpr std::uint32_t turns = 8;
-    each_ = minimum(maximum(ceilDiv(routing.tokens, turns * blocks.blockCount()), 1u), RoutingBatch::mostTokens);
+    constexpr std::uint32_t turns = 8, few = 4;
+    auto const ofBlock = maximum(ceilDiv(routing.tokens, blocks.blockCount()), 1u);
+    each_ = minimum(maximum(ceilDiv(ofBlock, turns), minimum(ofBlock, few)), RoutingBatch::mostTokens);
     first_ = minimum(blocks.blockRank() * each_, routing.tokens);
     stride_ = blocks.blockCount() * each_;
     auto* const words = reinterpret_cast<std::uint32_t*>(&tables_.before);
