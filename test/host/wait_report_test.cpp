@@ -79,3 +79,14 @@ TEST_CASE("equal waits are folded, incomplete ones left out, surplus ones counte
   watch->reportCount = 1000;
   CHECK(explain(*watch).find("and 995 more reports") != std::string::npos);
 }
+
+TEST_CASE("who waits for blocks of its own grid stands behind those that keep them") {
+  auto const watch = std::make_unique<layout::Watch>();
+  watch->reports[0] = report(WaitKind::gridBarrier);
+  watch->reports[1] = report(WaitKind::portSignal);
+  watch->reportCount = 2;
+  std::string const text = explain(*watch);
+  CAPTURE(text);
+  CHECK(text.starts_with(explain(report(WaitKind::portSignal)) + "\n" + explain(report(WaitKind::gridBarrier)) + "\n"));
+  CHECK(text.find("check that the proxies of both ranks are started") != std::string::npos);
+}

@@ -13,7 +13,10 @@
 //                                                host prints what that network device has sent and received meanwhile
 //   mscclpp_test_net_collectives messages        groups of messages between all ranks
 //   mscclpp_test_net_collectives forever         the same again and again, until one fails
+//   mscclpp_test_net_collectives outlive CALLS   as many all-reduces; when one fails, says when and why, and goes on
+//                                                with the ranks that are left
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -283,6 +286,36 @@ Outcome exchangeMessages(Communicator const& communicator, bool forever) {
   return outcome;
 }
 
+Outcome reduceAgain(Communicator const& communicator, AlgorithmCollection const& algorithms, std::size_t calls) {
+  Job const job(communicator, 1001);
+  Outcome outcome;
+  while (outcome.calls < calls) {
+    outcome.add(Collective::allReduce, 1001,
+                job.run<std::int32_t>(algorithms, {.collective = Collective::allReduce, .inPlace = true}));
+  }
+  communicator.bootstrap()->barrier();
+  return outcome;
+}
+
+// Throws what the ranks that are left do not outlive, either.
+int outlive(Communicator const& communicator, std::size_t calls) {
+  auto const algorithms = AlgorithmCollection::defaults();
+  auto const say = [](Communicator const& who, Outcome const& outcome) {
+    std::printf("rank %d of %d: %zu calls, %zu wrong\n", who.rank(), who.size(), outcome.calls, outcome.wrong);
+    return outcome.wrong == 0 ? 0 : 1;
+  };
+  (void)reduceAgain(communicator, algorithms, 3);  // makes what it needs
+  std::printf("begins\n"), std::fflush(stdout);
+  try {
+    return say(communicator, reduceAgain(communicator, algorithms, calls));
+  } catch (Error const& error) {
+    std::chrono::duration<double> const now = std::chrono::system_clock::now().time_since_epoch();
+    std::printf("failed at %.3f: %s: %s\n", now.count(), std::string(nameOf(error.code())).c_str(), error.what());
+  }
+  auto const left = communicator.shrink(communicator.survivors());
+  return say(*left, reduceAgain(*left, AlgorithmCollection::defaults(), 20));
+}
+
 Outcome run(Communicator const& communicator, std::span<char* const> arguments) {
   auto const algorithms = AlgorithmCollection::defaults();
   std::string const first = arguments.empty() ? "" : arguments[0];
@@ -306,6 +339,7 @@ int main(int count, char** values) {
   try {
     Communicator const communicator(bootstrapFromEnvironment(),
                                     Device{DeviceKind::sim, launchFromEnvironment().localRank});
+    if (count == 3 && std::string_view(values[1]) == "outlive") return outlive(communicator, std::stoul(values[2]));
     auto const outcome = run(communicator, std::span(values, static_cast<std::size_t>(count)).subspan(1));
     std::printf("rank %d of %d nodes: %zu calls, %zu wrong\n", communicator.rank(), World::of(communicator).nodes,
                 outcome.calls, outcome.wrong);

@@ -219,7 +219,7 @@ class Faults(Case):
 class OnHosts(Case):
     def start_on(self, counts, *arguments, program="collectives", **environment):
         """Ranks, of which each host has its count."""
-        namespaces = self.hosts(len(counts))
+        namespaces = self.namespaces = self.hosts(len(counts))
         places = [(host, local) for host, count in enumerate(counts) for local in range(count)]
         return [namespaces.start(host, option(program), *arguments,
                                  MSCCLPP_RANK=str(rank), MSCCLPP_WORLD_SIZE=str(len(places)),
@@ -251,6 +251,54 @@ class Collectives(OnHosts):
     def test_three_hosts_by_each_schedule(self):
         for schedule in ("ring", "doubling", "halving"):
             self.run_on([1, 1, 1], 3, 54, MSCCLPP_NODE_SCHEDULE=schedule)
+
+
+class Outlive(OnHosts):
+    """All-reduces over hosts, during which something happens to one rank, the last one."""
+
+    def begin(self, counts, calls, **environment):
+        ranks = self.start_on(counts, "outlive", str(calls), **environment)
+        for rank in ranks:
+            self.assertIn("begins", rank.stdout.readline())
+        time.sleep(0.5)
+        return ranks
+
+    def judge(self, results, since, most, enough):
+        """All of these have failed within so many seconds and went on without the culprit, which `enough` of them name."""
+        naming = 0
+        for rank, (status, text) in enumerate(results):
+            self.assertEqual(status, 0, text)
+            self.assertIn(f"rank {rank} of {len(results)}: 20 calls, 0 wrong", text)
+            at, why = re.search(r"failed at ([\d.]+): (.*)", text).groups()
+            naming += bool(re.search(rf"rank {len(results)}\b", why))
+            self.assertLess(float(at) - since, most, text)
+        self.assertGreaterEqual(naming, enough, results)
+
+    def test_process_killed(self):
+        ranks = self.begin([2, 1, 1], 10**6)
+        since = time.time()
+        ranks[3].kill()
+        self.judge(self.finish(ranks)[:3], since, 1, enough=3)
+
+    def test_host_cut_off(self):
+        """Which is too few to go on by itself. A rank may wait for another that waits for it."""
+        ranks = self.begin([2, 1], 10**6, MSCCLPP_KERNEL_TIMEOUT="2", MSCCLPP_TIMEOUT="3")
+        since = time.time()
+        self.namespaces.cut(1)
+        *left, (status, text) = self.finish(ranks)
+        self.judge(left, since, 5, enough=1)
+        self.assertEqual(status, 1, text)
+        self.assertIn("failed at", text)
+
+    def test_process_stopped_for_a_while(self):
+        """By less than a wait may take, 10 s."""
+        ranks = self.begin([2, 1], 100)
+        ranks[2].send_signal(signal.SIGSTOP)
+        time.sleep(5)
+        ranks[2].send_signal(signal.SIGCONT)
+        for rank, (status, text) in enumerate(self.finish(ranks)):
+            self.assertEqual(status, 0, text)
+            self.assertIn(f"rank {rank} of 3: 100 calls, 0 wrong", text)
 
 
 class Types(OnHosts):

@@ -250,28 +250,33 @@ char const* advice(layout::WaitReport const& report) {
 std::string explain(layout::WaitReport const& report) { return line(report, 1); }
 
 std::string explain(layout::Watch const& watch) {
-  std::vector<layout::WaitReport> topics;
-  std::vector<std::size_t> threads;
+  struct Topic {
+    layout::WaitReport report;
+    std::size_t threads;
+  };
+  std::vector<Topic> topics;
   auto const begun = std::atomic_ref(const_cast<std::uint32_t&>(watch.reportCount)).load(std::memory_order_relaxed);
   std::size_t complete = 0;
   for (std::uint32_t i = 0; i < std::min(begun, layout::maxWaitReports); ++i) {
     auto const& report = watch.reports[i];
     if (std::atomic_ref(const_cast<std::uint32_t&>(report.complete)).load(std::memory_order_acquire) == 0) continue;
     ++complete;
-    auto const known = std::find_if(topics.begin(), topics.end(),
-                                    [&](auto const& other) { return topicOf(other) == topicOf(report); });
+    auto const known =
+        std::ranges::find_if(topics, [&](Topic const& other) { return topicOf(other.report) == topicOf(report); });
     if (known == topics.end()) {
-      topics.push_back(report);
-      threads.push_back(1);
+      topics.push_back({report, 1});
     } else {
-      ++threads[static_cast<std::size_t>(known - topics.begin())];
+      ++known->threads;
     }
   }
+  // Who waits for blocks of its own grid waits for what these wait for.
+  std::ranges::stable_partition(topics,
+                                [](Topic const& topic) { return topic.report.kind != layout::WaitKind::gridBarrier; });
   if (topics.empty()) return {};
   std::string text;
-  for (std::size_t i = 0; i < topics.size(); ++i) text += line(topics[i], threads[i]) + "\n";
+  for (auto const& topic : topics) text += line(topic.report, topic.threads) + "\n";
   if (begun > complete) text += fmt::format("and {} more reports\n", begun - complete);
-  return text + advice(topics.front());
+  return text + advice(topics.front().report);
 }
 
 }  // namespace mscclpp
