@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A figure of every rank, put together. All ranks call.
+// What every rank has, put together. All ranks call.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,14 @@
 
 namespace mscclpp::bench {
 
-inline std::vector<double> ofAllRanks(Communicator const& communicator, double own) {
-  std::vector<double> all(static_cast<std::size_t>(communicator.size()));
-  all[static_cast<std::size_t>(communicator.rank())] = own;
-  communicator.bootstrap()->allGather(all.data(), sizeof own);
+template <class Message>
+std::vector<Message> gather(Bootstrap& bootstrap, Message const& mine) {
+  std::vector<Message> all(static_cast<std::size_t>(bootstrap.getNranks()), mine);
+  bootstrap.allGather(all.data(), sizeof(Message));
   return all;
+}
+inline std::vector<double> ofAllRanks(Communicator const& communicator, double own) {
+  return gather(*communicator.bootstrap(), own);
 }
 inline double largest(Communicator const& communicator, double own) {
   return std::ranges::max(ofAllRanks(communicator, own));

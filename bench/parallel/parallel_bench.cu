@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "parallel/parallel_bench.hpp"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -153,10 +151,7 @@ struct RankContext {
   unsigned ranks() const { return static_cast<unsigned>(communicator.size()); }
   // All ranks' blocks run at once, also where ranks share a GPU.
   unsigned blocks() const {
-    int count = 0;
-    product_bench::check(
-        cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, communicator.device().ordinal) == cudaSuccess,
-        "cudaDeviceGetAttribute");
+    auto const count = communicator.device().properties().multiprocessors;
     return static_cast<unsigned>(count / std::max(1, communicator.ranksPerDevice()));
   }
 };
@@ -349,11 +344,7 @@ class ShapeBench {
 // Null where it cannot be compared with.
 std::unique_ptr<NcclCommunicator> joinNccl(Communicator& communicator, NcclLibrary const* library) {
   if (library == nullptr || communicator.ranksPerDevice() > 1) return nullptr;
-  std::vector<NcclLibrary::UniqueId> ids(static_cast<std::size_t>(communicator.size()));
-  auto& mine = ids[static_cast<std::size_t>(communicator.rank())];
-  if (communicator.rank() == 0) mine = library->makeUniqueId();
-  communicator.bootstrap()->allGather(ids.data(), sizeof mine);
-  return std::make_unique<NcclCommunicator>(*library, ids[0], communicator.rank(), communicator.size());
+  return std::make_unique<NcclCommunicator>(*library, *communicator.bootstrap());
 }
 
 }  // namespace

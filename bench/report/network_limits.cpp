@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "machine/over_ranks.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/hierarchy.hpp"
@@ -159,10 +160,7 @@ NetworkModel measureNetwork(Machine const& machine, Communicator& communicator) 
   own.rate = medianOf(communicator, [&] { return end ? end->rate() : 0; });
   communicator.bootstrap()->barrier();
   if (end) own.right = end->arrived();
-  std::vector<Found> all(static_cast<std::size_t>(communicator.size()));
-  all[static_cast<std::size_t>(communicator.rank())] = own;
-  communicator.bootstrap()->allGather(all.data(), sizeof(Found));
-
+  auto const all = gather(*communicator.bootstrap(), own);
   NetworkModel model{.railRate = all[static_cast<std::size_t>(pairs[0].first)].rate};
   auto const transport = all[static_cast<std::size_t>(pairs[0].first)].transport;
   model.transport = nameOf(static_cast<Transport>(transport));

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "machine/over_ranks.hpp"
 #include "mscclpp/host/error.hpp"
 #include "plan/exchange.hpp"
 
@@ -174,6 +175,11 @@ NcclCommunicator::NcclCommunicator(NcclLibrary const& library, NcclLibrary::Uniq
     : nccl_(*library.functions_), rank_(rank), ranks_(ranks) {
   check(nccl_.commInitRank(&communicator_, ranks, id, rank), "ncclCommInitRank");
 }
+
+NcclCommunicator::NcclCommunicator(NcclLibrary const& library, Bootstrap& bootstrap)
+    : NcclCommunicator(
+          library, gather(bootstrap, bootstrap.getRank() == 0 ? library.makeUniqueId() : NcclLibrary::UniqueId{})[0],
+          bootstrap.getRank(), bootstrap.getNranks()) {}
 
 NcclCommunicator::~NcclCommunicator() {
   if (communicator_ != nullptr) nccl_.commDestroy(communicator_);

@@ -10,6 +10,7 @@
 
 #include "mscclpp/algorithms/core/traits.hpp"
 #include "mscclpp/device/data_type.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/stream.hpp"
 
 namespace mscclpp::bench {
@@ -53,6 +54,8 @@ class NcclCommunicator {
  public:
   // Collective. NCCL itself sets no limit to it.
   NcclCommunicator(NcclLibrary const& library, NcclLibrary::UniqueId const& id, int rank, int ranks);
+  // Of the bootstrap's ranks.
+  NcclCommunicator(NcclLibrary const& library, Bootstrap& bootstrap);
   ~NcclCommunicator();
   NcclCommunicator(NcclCommunicator const&) = delete;
   NcclCommunicator& operator=(NcclCommunicator const&) = delete;

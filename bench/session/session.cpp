@@ -17,6 +17,7 @@
 #include "data/checker.hpp"
 #include "data/inputs.hpp"
 #include "machine/machine.hpp"
+#include "machine/over_ranks.hpp"
 #include "mscclpp/collectives/contexts.hpp"
 #include "mscclpp/collectives/kernel_table.hpp"
 #include "mscclpp/host/bootstrap/local_bootstrap.hpp"
@@ -94,13 +95,6 @@ struct Rank {
     return static_cast<std::byte*>(buffers[index].data());
   }
 };
-
-template <class Message>
-std::vector<Message> gather(Bootstrap& bootstrap, Message const& mine) {
-  std::vector<Message> all(static_cast<std::size_t>(bootstrap.getNranks()), mine);
-  bootstrap.allGather(all.data(), sizeof(Message));
-  return all;
-}
 
 std::string_view flagOf(DeviceKind kind) { return kind == DeviceKind::cuda ? "cuda" : "sim"; }
 
@@ -313,9 +307,7 @@ struct Session::Impl {
       rank.staging = std::make_unique<Staging>(rank.device());
       if (options.launch == LaunchMode::graph) rank.team = std::make_unique<Team>(*rank.communicator, requirement);
       if (nccl) {
-        auto const mine = rank.communicator->rank() == 0 ? nccl->makeUniqueId() : NcclLibrary::UniqueId{};
-        auto const ids = gather(*rank.bootstrap, mine);
-        rank.nccl = std::make_unique<NcclCommunicator>(*nccl, ids[0], rank.communicator->rank(), world.ranks);
+        rank.nccl = std::make_unique<NcclCommunicator>(*nccl, *rank.bootstrap);
         if (symmetricRoom != 0) {
           for (auto& window : rank.ncclWindows) window = std::make_unique<NcclWindow>(*rank.nccl, symmetricRoom);
         }

@@ -32,12 +32,12 @@ std::size_t roundBytes(Device device) {
 }
 
 struct NodesOfStream {
-  NodesOfStream(Communicator const& communicator, LaunchShape const& launch)
+  NodesOfStream(Communicator const& communicator, LaunchShape const& launch, NetworkBytes const& network)
       : team(communicator, {.blocks = launch.blocks,
                             .bytes = roundBytes(communicator.device()),
                             .allToAll = true,
-                            .messageBytes = networkBytes(communicator).message,
-                            .transferBytes = networkBytes(communicator).transfer,
+                            .messageBytes = network.message,
+                            .transferBytes = network.transfer,
                             .schedule = nodeSchedule()}),
         shape(launch) {}
 
@@ -57,7 +57,7 @@ class NodesOfStreams {
     auto found = kept.lock();
     if (found == nullptr) {
       auto const shape = shapeFor(communicator_.device(), World::of(communicator_).maxBlocks);
-      kept = found = std::make_shared<NodesOfStream>(communicator_, shape);
+      kept = found = std::make_shared<NodesOfStream>(communicator_, shape, networkBytes(communicator_));
     }
     return found;
   }

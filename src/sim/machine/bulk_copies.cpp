@@ -312,9 +312,7 @@ void BulkCopies::put(GpuThread& self, void* dst, void const* value, std::size_t 
   if (reinterpret_cast<std::uintptr_t>(dst) % bytes != 0) {
     failKernel(self, fmt::format("putCounted of {} bytes: the address {} is not aligned to them", bytes, dst));
   }
-  block_.kernel().machine().scheduler().memoryStep(
-      self, orderedAccess(word, sizeof *word, AccessKind::store, Order::relaxed, Scope::block));
-  if (self.cancelled) throw Unwind{};
+  step(self, word, sizeof *word, AccessKind::store, Order::relaxed);
   auto* const target = block_.ofClusterHolding(word, sizeof *word);
   if (target == nullptr || !target->holdsShared(dst, bytes)) {
     failKernel(self, fmt::format("putCounted: {} bytes at {} and the barrier at {} do not lie in the shared memory of "
