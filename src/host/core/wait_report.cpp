@@ -270,8 +270,8 @@ std::string explain(layout::Watch const& watch) {
     }
   }
   // Who waits for blocks of its own grid waits for what these wait for.
-  std::ranges::stable_partition(topics,
-                                [](Topic const& topic) { return topic.report.kind != layout::WaitKind::gridBarrier; });
+  std::stable_partition(topics.begin(), topics.end(),
+                        [](Topic const& topic) { return topic.report.kind != layout::WaitKind::gridBarrier; });
   if (topics.empty()) return {};
   std::string text;
   for (auto const& topic : topics) text += line(topic.report, topic.threads) + "\n";
