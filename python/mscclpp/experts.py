@@ -112,6 +112,8 @@ class ExpertParallel:
         self.rank: int = self.native.rank
         self.size: int = self.native.size
         self.experts_of_rank: int = self.native.experts_of_rank
+        # Sources of rows by token: this node's ranks, since they bring those of other nodes.
+        self._sources: int = self.native.ranks_of_node
 
     @property
     def bytes(self) -> int:
@@ -177,7 +179,7 @@ class ExpertParallel:
         rows = self._rows_of(what, out.rows, each if padded else None)
         scales = self.native.scales_of_row
         by_token = order == "by_token"
-        table = (self.size + 1,) if by_token else (self.experts_of_rank,)
+        table = (self._sources + 1,) if by_token else (self.experts_of_rank,)
         entry = (self.topk,) if by_token else ()
 
         def place(name: str, shape: tuple, *types: DataType) -> int:
@@ -287,7 +289,7 @@ class ExpertParallel:
         return Dispatched(
             rows=make((*rows, self.hidden), self.wire),
             scales=scales,
-            firsts=make((self.size + 1,) if by_token else (local,)),
+            firsts=make((self._sources + 1,) if by_token else (local,)),
             counts=make((local,)),
             origins=make(rows),
             weights=make((*rows, *entry), DataType.float32) if weighted else None,

@@ -228,6 +228,8 @@ void bindExperts(nb::module_& module) {
           WithoutGil(), "By addresses; 0: not there.")
       .def_prop_ro("rank", [](PythonExperts const& self) { return self.experts().rank(); })
       .def_prop_ro("size", [](PythonExperts const& self) { return self.experts().size(); })
+      .def_prop_ro("ranks_of_node",
+                   [](PythonExperts const& self) { return self.experts().deviceHandle().layout.ranks; })
       .def_prop_ro("experts", [](PythonExperts const& self) { return self.experts().limits().experts; })
       .def_prop_ro("topk", [](PythonExperts const& self) { return self.experts().limits().topK; })
       .def_prop_ro("tokens", [](PythonExperts const& self) { return self.experts().limits().tokens; })

@@ -524,4 +524,23 @@ TEST_CASE("what does not fit is refused") {
     }
     CHECK(told.find("without all-to-all") != std::string::npos);
   });
+  // A team that was made without reductions.
+  forEachShape({{1, 2}, {2, 1}}, [&](Rank& rank, Shape const&) {
+    HierarchicalTeam const team(rank.communicator, {.blocks = 1, .bytes = 256, .reductions = false});
+    launch(rank.stream, {.blocks = 1, .threads = 32}, ReduceKernel<float, Sum>{}, team.deviceHandle(),
+           std::uint64_t{16}, 1u, std::uint64_t{0});
+    auto const told = reportOf(rank);
+    CAPTURE(told);
+    CHECK(told.find("a view up to byte 64") != std::string::npos);
+    rank.communicator.bootstrap()->barrier();
+  });
+  forEachShape({{1, 2}}, [&](Rank& rank, Shape const&) {
+    std::string told;
+    try {
+      HierarchicalTeam(rank.communicator, {.blocks = 1, .bytes = 64, .reductions = rank.rank == 0});
+    } catch (Error const& error) {
+      told = error.what();
+    }
+    CHECK(told.find("without reductions") != std::string::npos);
+  });
 }

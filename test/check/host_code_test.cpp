@@ -2,8 +2,12 @@
 //
 // Rank code that shares words with kernels and with other ranks by std::atomic, loadShared() and storeShared().
 #include <atomic>
+#include <cstddef>
+#include <map>
+#include <set>
 
 #include "check/harness.hpp"
+#include "mscclpp/host/team.hpp"
 #include "mscclpp/host/wait.hpp"
 
 using namespace check_test;
@@ -114,7 +118,29 @@ struct TakesTurns {
   }
 };
 
+// The machine has such containers, too, and the linker takes these functions, which are instrumented, for both.
+struct KeepsNumbers {
+  void operator()(Rank& rank) const {
+    std::set<int> numbers;
+    std::map<int, std::size_t> counts;
+    for (int i = 0; i < 9; ++i) {
+      numbers.insert(i % 4);
+      ++counts[i % 3];
+    }
+    Pinned const pinned(rank);
+    *pinned.payload() = 7;
+    Team const team(rank.communicator, {.blocks = 1});
+    expectOnHost(numbers.size() == 4 && counts.size() == 3, "a number that is lost");
+    rank.communicator.bootstrap()->barrier();
+  }
+};
+
 }  // namespace
+
+TEST_CASE("rank code may have containers of the machine's own types") {
+  auto const result = exploreRanks({2, {}}, KeepsNumbers{}, {.schedules = 3});
+  CHECK_MESSAGE(result.ok(), sim::toText(result));
+}
 
 TEST_CASE("a flag that rank code stores relaxed lets a kernel see the old payload") {
   checkProgram<StoresAndSpins>({FindingKind::race}, {.ranks = 1, .threads = 1});

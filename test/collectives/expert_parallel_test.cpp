@@ -6,59 +6,11 @@
 
 #include <functional>
 
-#include "support/experts.hpp"
+#include "support/experts_from_host.hpp"
 
 using namespace mscclpp_test;
 
 namespace {
-
-template <class T, class W>
-class FromHost {
- public:
-  FromHost(Communicator const& communicator, layout::ExpertLimits const& limits, ExpertsCase const& test)
-      : test_(test), experts_(communicator, limits, dataTypeOf<T>(), dataTypeOf<W>()) {}
-
-  void dispatch(Stream const& stream, LaunchShape const&, T const* x, Routing<std::int64_t> const& routing,
-                PlacedRows<W> const& placed, std::int32_t const* failed) const {
-    auto const order = test_.byToken             ? ExpertOrder::byToken
-                       : test_.rowsOfExpert != 0 ? ExpertOrder::padded
-                                                 : ExpertOrder::packed;
-    experts_.dispatch(stream, {.x = x,
-                               .experts = routing.experts,
-                               .weights = routing.weights,
-                               .tokens = routing.tokens,
-                               .order = order,
-                               .orderRows = test_.rowsOfExpert != 0 ? test_.rowsOfExpert : test_.alignment,
-                               .rows = placed.rows.data,
-                               .room = placed.rows.rows,
-                               .scales = placed.scales,
-                               .firsts = placed.firsts,
-                               .counts = placed.counts,
-                               .origins = placed.origins,
-                               .rowWeights = placed.weights,
-                               .rowExperts = placed.experts,
-                               .dropped = placed.dropped,
-                               .failed = failed,
-                               .unsent = routing.unsent,
-                               .unsentCount = routing.unsentCount});
-  }
-  void combine(Stream const& stream, LaunchShape const&, T const* results, Routing<std::int64_t> const& routing, T* y,
-               std::int32_t const* failed) const {
-    experts_.combine(stream, {.results = results,
-                              .rows = test_.rows(),
-                              .experts = routing.experts,
-                              .weights = routing.weights,
-                              .tokens = routing.tokens,
-                              .y = y,
-                              .weighted = test_.weights == ExpertWeights::asRouted,
-                              .failed = failed});
-  }
-  layout::ExpertsHandle deviceHandle(std::int32_t const* failed) const { return experts_.deviceHandle(failed); }
-
- private:
-  ExpertsCase const& test_;
-  ExpertParallel experts_;
-};
 
 template <class T, class W = T>
 void checkFromHost(ExpertsCase const& test) {
@@ -127,6 +79,47 @@ TEST_CASE("of many tokens some blocks send while the others place, a single bloc
     test.byToken = true;
     checkFromHost<float>(test);
   }
+}
+
+TEST_CASE("of a communicator on several nodes") {
+  for (int const nodes : {2, 3}) {
+    ExpertsCase test{.ranks = 2 * nodes, .nodes = nodes, .limits = few, .alignment = 4};
+    checkFromHost<float>(test);
+    checkFromHost<BFloat16, Float8E4M3>(test);
+    checkFromHost<Half, std::int8_t>(test);
+    test.byToken = true;
+    checkFromHost<BFloat16>(test);
+  }
+}
+
+TEST_CASE("over several nodes no rank is left out, and all ranks ask for the same") {
+  sim::install({.devices = 4, .devicesPerNode = 2});
+  std::string text, different;
+  forEachRank(4, [&](Rank& rank) {
+    std::int32_t const failed = 0;
+    ExpertParallel const experts(rank.communicator, few, DataType::bfloat16, DataType::bfloat16);
+    CHECK(experts.rank() == rank.rank);
+    CHECK(experts.size() == 4);
+    CHECK(experts.limits().tokens == few.tokens);
+    CHECK(experts.expertsOfRank() == 2);
+    try {
+      static_cast<void>(experts.deviceHandle(&failed));
+    } catch (Error const& error) {
+      if (rank.rank == 0) text = error.what();
+    }
+    auto limits = few;
+    limits.tokens += rank.rank == 3 ? 1 : 0;
+    try {
+      ExpertParallel const wrong(rank.communicator, limits, DataType::bfloat16, DataType::bfloat16);
+    } catch (Error const& error) {
+      if (rank.rank == 0) different = error.what();
+    }
+  });
+  CHECK(text ==
+        "rank 0: ExpertParallel over several nodes without ranks that have failed; that there is within one node");
+  CHECK(different.find("rank 3 for 6 experts, topK 3, 8 tokens of 150 elements") != std::string::npos);
+  CHECK(different.find("all ranks must ask for the same") != std::string::npos);
+  sim::install({});
 }
 
 TEST_CASE("what cannot be is refused in words, and nothing is started") {

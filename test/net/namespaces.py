@@ -4,8 +4,8 @@
 # Hosts made of network namespaces on one switch, and what peer.cpp does on them. Delay and loss, for which not every
 # kernel has the means, are tested in a guest: test/softroce/shaped.sh.
 #
-#   namespaces.py --peer=PROGRAM [--collectives=PROGRAM [--bench=PROGRAM]] [--nccl=LIBRARY] [--plan=PROGRAM --plans=FOLDER]
-#                 [--torch=PYTHON --package=FOLDER] [--whole] [CLASS...]
+#   namespaces.py --peer=PROGRAM [--collectives=PROGRAM [--bench=PROGRAM]] [--experts=PROGRAM] [--nccl=LIBRARY]
+#                 [--plan=PROGRAM --plans=FOLDER] [--torch=PYTHON --package=FOLDER] [--whole] [CLASS...]
 #                                                       the tests; with --whole, Types has the whole product
 #   namespaces.py --peer=PROGRAM --speed[=SECONDS]      the transport's bytes per second beside a plain socket's, and
 #                                                       iperf3's where it is installed, in turn; round trips
@@ -368,6 +368,36 @@ class Messages(OnHosts):
     def test_process_killed_in_mid_message(self):
         """Whoever waits for its messages, and whoever has none with it but waits for one that has, is told."""
         ranks = self.start_on([2, 2], "forever", MSCCLPP_TIMEOUT="10")
+        for rank in ranks:
+            self.assertIn("begins", rank.stdout.readline())
+        time.sleep(1)
+        ranks[3].kill()
+        start = time.monotonic()
+        results = self.finish(ranks)
+        self.assertLess(time.monotonic() - start, 15)
+        for rank, (status, text) in enumerate(results[:3]):
+            self.assertEqual(status, 1, text)
+            self.assertIn(f"rank {rank}: ", text)
+            self.assertRegex(text, r"rank 3\b")
+
+
+class Experts(OnHosts):
+    """Tokens to their experts: once to each node by TCP, within a node by mapped memory."""
+
+    def check(self, counts, nodes):
+        self.run_on(counts, nodes, 20, program="experts")
+
+    def test_two_hosts_of_two(self):
+        self.check([2, 2], 2)
+
+    def test_three_hosts_of_two(self):
+        self.check([2, 2, 2], 3)
+
+    def test_hosts_of_two_and_one(self):
+        self.check([2, 1], 3)
+
+    def test_process_killed_between_its_tokens(self):
+        ranks = self.start_on([2, 2], "forever", program="experts", MSCCLPP_TIMEOUT="10")
         for rank in ranks:
             self.assertIn("begins", rank.stdout.readline())
         time.sleep(1)

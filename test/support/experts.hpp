@@ -16,7 +16,10 @@
 
 #include "mscclpp/algorithms/experts/combine.hpp"
 #include "mscclpp/algorithms/experts/dispatch.hpp"
+#include "mscclpp/algorithms/experts/hierarchical_combine.hpp"
+#include "mscclpp/algorithms/experts/hierarchical_dispatch.hpp"
 #include "mscclpp/host/fused/experts.hpp"
+#include "mscclpp/host/fused/hierarchical_experts.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "support/reference.hpp"
@@ -28,6 +31,7 @@ enum class Crowd : std::uint8_t { even, skewed, oneExpert, nobody };
 
 struct ExpertsCase {
   int ranks = 2;
+  int nodes = 1;  // ranks are numbered node by node
   layout::ExpertLimits limits{.experts = 4, .topK = 2, .tokens = 6, .hidden = 40, .elementBytes = 4, .blocks = 4};
   Crowd crowd = Crowd::even;
   bool byToken = false;
@@ -50,9 +54,18 @@ struct ExpertsCase {
            (layer > failedLayer || (layer == failedLayer && (dispatched || !failsBetween)));
   }
 
+  // The rank that is number `source`, as origins count; of one node's the same.
+  int rankOfSource(int source) const { return source % nodes * (ranks / nodes) + source / nodes; }
+  int nodeOf(int rank) const { return rank / (ranks / nodes); }
+
   unsigned blocks(int rank) const { return 1 + (static_cast<unsigned>(rank) + seed) % limits.blocks; }
   layout::ExpertsLayout layout() const {
     return layout::ExpertsLayout::make(static_cast<std::uint32_t>(ranks), limits);
+  }
+  RowOrder order() const {
+    return byToken             ? RowOrder(ByToken{})
+           : rowsOfExpert != 0 ? RowOrder(PaddedByExpert{rowsOfExpert})
+                               : RowOrder(PackedByExpert{alignment});
   }
   std::uint32_t rows() const {
     if (room != 0) return room;
@@ -79,13 +92,28 @@ struct DispatchTokens {
   }
 };
 
-// Rows of this rank's expert e times a power of two of the expert's number.
 template <class T, class W>
-MSCCLPP_DEVICE void multiplyRows(PlacedRows<W> const& placed, T* results, DeviceExperts const& experts, std::uint32_t e,
-                                 std::uint32_t first, std::uint32_t count) {
+struct DispatchTokensOverNodes {
+  RowOrder order;
+
+  MSCCLPP_DEVICE void operator()(T const* x, Routing<std::int64_t> const& routing, PlacedRows<W> const& out,
+                                 DeviceHierarchicalExperts const& experts) const {
+    allowNextKernel();
+    HierarchicalDispatch<T, W> const dispatch(experts, thisGrid());
+    dispatch.exchange(MatrixView{x, routing.tokens, experts.layout.limits.hidden}, routing);
+    dispatch.send(thisGrid());
+    dispatch.withinNode().place(thisGrid(), dispatch.withinNode().layOut(order), out);
+    dispatch.end();
+  }
+};
+
+// Rows of this rank's expert e times a power of two of the expert's number among all.
+template <class T, class W>
+MSCCLPP_DEVICE void multiplyRows(PlacedRows<W> const& placed, T* results, DeviceExperts const& experts,
+                                 std::uint32_t firstExpert, std::uint32_t e, std::uint32_t first, std::uint32_t count) {
   auto const& layout = experts.layout;
   auto const hidden = layout.limits.hidden;
-  auto const expert = static_cast<std::uint32_t>(experts.rank()) * layout.perRank + e;
+  auto const expert = firstExpert + e;
   for (auto i = thisBlock().rank(); i < count * hidden; i += thisBlock().size()) {
     auto const row = first + i / hidden, column = i % hidden;
     auto value = convertNumber<float>(*placed.rows.at(row, column));
@@ -99,13 +127,16 @@ MSCCLPP_DEVICE void multiplyRows(PlacedRows<W> const& placed, T* results, Device
 // What the kernel before it has placed.
 template <class T, class W>
 struct Multiply {
+  std::uint32_t firstExpert;
+
   MSCCLPP_DEVICE void operator()(PlacedRows<W> const& placed, T* results, DeviceExperts const& experts) const {
     allowNextKernel();
     waitForPreviousKernel();
     for (std::uint32_t e = thisGrid().blockRank(); e < experts.layout.perRank; e += thisGrid().blockCount()) {
       auto const first = placed.firsts[e];
       auto const room = static_cast<std::uint32_t>(placed.rows.rows);
-      multiplyRows(placed, results, experts, e, first, first < room ? minimum(placed.counts[e], room - first) : 0);
+      multiplyRows(placed, results, experts, firstExpert, e, first,
+                   first < room ? minimum(placed.counts[e], room - first) : 0);
     }
   }
 };
@@ -113,6 +144,8 @@ struct Multiply {
 // The same of rows that were placed once: each by the sum of what its experts here would make of it, weighted.
 template <class T, class W>
 struct MultiplyOnce {
+  std::uint32_t firstExpert;
+
   MSCCLPP_DEVICE void operator()(PlacedRows<W> const& placed, T* results, DeviceExperts const& experts) const {
     allowNextKernel();
     waitForPreviousKernel();
@@ -125,7 +158,7 @@ struct MultiplyOnce {
       for (std::uint32_t k = 0; k < topK; ++k) {
         auto const local = placed.experts[row * topK + k];
         if (local < 0) continue;
-        auto const expert = static_cast<unsigned>(experts.rank()) * layout.perRank + static_cast<unsigned>(local);
+        auto const expert = firstExpert + static_cast<unsigned>(local);
         factor += static_cast<float>(1u << expert % 3) * placed.weights[row * topK + k];
       }
       auto value = convertNumber<float>(*placed.rows.at(row, column));
@@ -158,7 +191,8 @@ struct DispatchAndMultiply {
           auto const first = laidOut.first[e] + row, rows = minimum(tileRows, laidOut.count[e] - row);
           if (thisBlock().rank() == 0) dispatch.awaitPlaced(first / tileRows, rows);
           syncWhole(thisBlock());
-          multiplyRows(out, results, experts, e, first, rows);
+          auto const firstExpert = static_cast<unsigned>(experts.rank()) * experts.layout.perRank;
+          multiplyRows(out, results, experts, firstExpert, e, first, rows);
         }
       }
     }
@@ -174,6 +208,18 @@ struct CombineTokens {
     Combine<T> const combine(experts, thisGrid());
     combine.send(thisGrid(), MatrixView{results, rows, experts.layout.limits.hidden}, weights);
     combine.fold(thisGrid(), routing, MatrixView{y, routing.tokens, experts.layout.limits.hidden});
+    combine.end();
+  }
+};
+
+template <class T>
+struct CombineTokensOverNodes {
+  MSCCLPP_DEVICE void operator()(T const* results, std::uint32_t rows, Routing<std::int64_t> const& routing, T* y,
+                                 ExpertWeights weights, DeviceHierarchicalExperts const& experts) const {
+    allowNextKernel();
+    HierarchicalCombine<T> const combine(experts, thisGrid());
+    combine.send(thisGrid(), MatrixView{results, rows, experts.layout.limits.hidden}, weights);
+    combine.fold(routing, MatrixView{y, routing.tokens, experts.layout.limits.hidden});
     combine.end();
   }
 };
@@ -272,7 +318,7 @@ class ExpertsReference {
       auto const token = entry / topK;
       wireOf(input.x.data() + std::size_t{token} * hidden, hidden, all.rows.data() + std::size_t{row} * hidden,
              all.scales.data() + std::size_t{row} * layout_.scalesOfRow);
-      all.origins[row] = static_cast<std::uint32_t>(source) * test_.limits.tokens + token;
+      all.origins[row] = static_cast<std::uint32_t>(numberOf(source)) * test_.limits.tokens + token;
       if (!test_.byToken) all.weights[row] = input.weights[entry];
       for (std::uint32_t k = 0; test_.byToken && k < topK; ++k) {
         auto const expert = input.experts[token * topK + k];
@@ -304,6 +350,11 @@ class ExpertsReference {
  private:
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
   int rankOf(std::int64_t expert) const { return static_cast<int>(expert / layout_.perRank); }
+  int numberOf(int rank) const {
+    int number = 0;
+    while (test_.rankOfSource(number) != rank) ++number;
+    return number;
+  }
 
   // f(row, source, entry of its routing) for each that is for `rank`, with the tables of what goes where.
   template <class F>
@@ -318,9 +369,10 @@ class ExpertsReference {
   void forEachToken(int rank, Placed& all, F const& f) const {
     std::uint32_t next = 0;
     all.counts.resize(layout_.perRank);
-    for (int source = 0; source < test_.ranks; ++source) {
+    for (int number = 0; number < test_.ranks; ++number) {
+      int const source = test_.rankOfSource(number);
       auto const& input = inputs_[at(source)];
-      all.firsts.push_back(next);
+      if (number % test_.nodes == 0) all.firsts.push_back(next);
       for (std::uint32_t i = 0; i < input.experts.size(); ++i) {
         if (input.experts[i] < 0 || rankOf(input.experts[i]) != rank) continue;
         ++all.counts[static_cast<std::size_t>(input.experts[i] % layout_.perRank)];
@@ -346,7 +398,8 @@ class ExpertsReference {
     for (std::uint32_t e = 0; e < layout_.perRank; ++e) {
       auto const first = test_.rowsOfExpert != 0 ? e * test_.rowsOfExpert : next;
       std::uint32_t count = 0;
-      for (int source = 0; source < test_.ranks; ++source) {
+      for (int number = 0; number < test_.ranks; ++number) {
+        int const source = test_.rankOfSource(number);
         auto const& input = inputs_[at(source)];
         for (std::uint32_t i = 0; i < input.experts.size(); ++i) {
           if (input.experts[i] != rank * std::int64_t{layout_.perRank} + e) continue;
@@ -366,8 +419,24 @@ class ExpertsReference {
     }
   }
 
-  // Of what a token's experts make of `value`; of those that had no room for it, nothing.
+  // Of what a token's experts make of `value`; of those that had no room for it, nothing. Over nodes the sums of each
+  // node, rounded, in the order of the first expert there.
   float sum(int rank, std::uint32_t token, float value) const {
+    auto const& input = inputs_[at(rank)];
+    auto const topK = test_.limits.topK;
+    float total = 0;
+    std::vector<bool> done(static_cast<std::size_t>(test_.nodes));
+    for (auto entry = token * topK; entry < (token + 1) * topK; ++entry) {
+      if (input.experts[entry] < 0) continue;
+      int const node = test_.nodeOf(rankOf(input.experts[entry]));
+      if (!done[at(node)]) {
+        done[at(node)] = true;
+        total += convertNumber<float>(convertNumber<T>(sumOfNode(node, rank, token, value)));
+      }
+    }
+    return total;
+  }
+  float sumOfNode(int node, int rank, std::uint32_t token, float value) const {
     auto const& input = inputs_[at(rank)];
     auto const topK = test_.limits.topK;
     auto const result = [&](std::uint32_t k) {
@@ -380,7 +449,7 @@ class ExpertsReference {
     float total = 0;
     for (std::uint32_t k = 0; k < topK; ++k) {
       auto const entry = token * topK + k;
-      if (input.experts[entry] < 0) continue;
+      if (input.experts[entry] < 0 || test_.nodeOf(rankOf(input.experts[entry])) != node) continue;
       if (test_.limits.partOfEach && !test_.byToken) {
         total += result(k) * weight(k);
         continue;
@@ -427,7 +496,7 @@ void requireSame(std::string const& what, Rank const& rank, unsigned layer, GpuB
                            " is not the reference's");
 }
 
-// Both ways by kernels of this file.
+// Both ways by kernels of this file, within one node.
 template <class T, class W>
 class ByKernels {
  public:
@@ -436,10 +505,7 @@ class ByKernels {
 
   void dispatch(Stream const& stream, LaunchShape const& shape, T const* x, Routing<std::int64_t> const& routing,
                 PlacedRows<W> const& placed, std::int32_t const* failed) const {
-    auto const order = test_.byToken             ? RowOrder(ByToken{})
-                       : test_.rowsOfExpert != 0 ? RowOrder(PaddedByExpert{test_.rowsOfExpert})
-                                                 : RowOrder(PackedByExpert{test_.alignment});
-    launch(stream, shape, DispatchTokens<T, W>{order}, x, routing, placed, deviceHandle(failed));
+    launch(stream, shape, DispatchTokens<T, W>{test_.order()}, x, routing, placed, deviceHandle(failed));
   }
   void combine(Stream const& stream, LaunchShape const& shape, T const* results, Routing<std::int64_t> const& routing,
                T* y, std::int32_t const* failed) const {
@@ -450,6 +516,30 @@ class ByKernels {
  private:
   ExpertsCase const& test_;
   Experts experts_;
+};
+
+// And over several.
+template <class T, class W>
+class OverNodes {
+ public:
+  OverNodes(Communicator const& communicator, layout::ExpertLimits const& limits, ExpertsCase const& test)
+      : test_(test), experts_(communicator, limits) {}
+
+  void dispatch(Stream const& stream, LaunchShape const& shape, T const* x, Routing<std::int64_t> const& routing,
+                PlacedRows<W> const& placed, std::int32_t const*) const {
+    launch(stream, shape, DispatchTokensOverNodes<T, W>{test_.order()}, x, routing, placed,
+           DeviceHierarchicalExperts(experts_.deviceHandle()));
+  }
+  void combine(Stream const& stream, LaunchShape const& shape, T const* results, Routing<std::int64_t> const& routing,
+               T* y, std::int32_t const*) const {
+    launch(stream, shape, CombineTokensOverNodes<T>{}, results, test_.rows(), routing, y, test_.weights,
+           DeviceHierarchicalExperts(experts_.deviceHandle()));
+  }
+  layout::ExpertsHandle deviceHandle(std::int32_t const*) const { return experts_.withinNode().deviceHandle(); }
+
+ private:
+  ExpertsCase const& test_;
+  HierarchicalExperts experts_;
 };
 
 template <class T, class W = T, class How = ByKernels<T, W>>
@@ -490,6 +580,7 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
                              .experts = placedExperts.data(),
                              .dropped = test.room != 0 || test.rowsOfExpert != 0 ? dropped.data() : nullptr};
   LaunchShape const shape{.blocks = test.blocks(rank.rank), .threads = test.threads, .overlapPrevious = test.overlap};
+  auto const firstExpert = static_cast<std::uint32_t>(rank.rank) * layout.perRank;
   constexpr int filler = 0x2a;
   for (unsigned layer = 0; layer < test.layers; ++layer) {
     std::vector<ExpertsInput<T>> inputs;
@@ -532,9 +623,9 @@ void runExperts(Rank& rank, ExpertsCase const& test) {
       rank.pace();
     }
     if (sends && test.byToken) {
-      launch(rank.stream, shape, MultiplyOnce<T, W>{}, placed, results.data(), experts.deviceHandle(mask));
+      launch(rank.stream, shape, MultiplyOnce<T, W>{firstExpert}, placed, results.data(), experts.deviceHandle(mask));
     } else if (sends && test.movers == 0) {
-      launch(rank.stream, shape, Multiply<T, W>{}, placed, results.data(), experts.deviceHandle(mask));
+      launch(rank.stream, shape, Multiply<T, W>{firstExpert}, placed, results.data(), experts.deviceHandle(mask));
     }
     if (sends != combines || (test.failsBetween && layer == test.failedLayer)) {
       rank.synchronize();
@@ -585,6 +676,9 @@ void checkExperts(ExpertsCase test) {
     if (test.failed >= 0 && transport == layout::ExpertTransport::memory) continue;
     CAPTURE(static_cast<int>(transport));
     test.limits.transport = transport;
+#if !defined(__CUDACC__)
+    if (test.nodes > 1) sim::install({.devices = test.ranks, .devicesPerNode = test.ranks / test.nodes});
+#endif
     forEachRank(test.ranks, [&](Rank& rank) { runExperts<T, W, How>(rank, test); });
   }
 }

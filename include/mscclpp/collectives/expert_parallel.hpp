@@ -13,15 +13,20 @@
 // Each call is a kernel in the stream. All ranks dispatch, then combine, in the same order, with the same order of
 // rows; numbers of tokens may differ. Nothing waits for the host, and calls can be captured: a replay takes what its
 // memory holds then. What `dispatch` has brought stays until the next one. Two batches on their way need two of these.
+//
+// Of all ranks of a communicator on several nodes rows go to each node once
+// (algorithms/experts/hierarchical_dispatch.hpp): sources are counted rail by rail, and no ranks can be left out.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "mscclpp/device/data_type.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/fused/experts.hpp"
+#include "mscclpp/host/fused/hierarchical_experts.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/layout/launch_shape.hpp"
 
@@ -41,7 +46,7 @@ struct DispatchCall {
   void* rows = nullptr;         // [room][hidden], of the type on the way
   std::size_t room = 0;
   float* scales = nullptr;             // [room][ceil(hidden / 128)], where rows are quantised
-  std::uint32_t* firsts = nullptr;     // [experts of this rank]; byToken: [ranks + 1]
+  std::uint32_t* firsts = nullptr;     // [experts of this rank]; byToken: [ranks + 1], of this node
   std::uint32_t* counts = nullptr;     // [experts of this rank]
   std::uint32_t* origins = nullptr;    // [room]: source * limits.tokens + token
   float* rowWeights = nullptr;         // [room]; byToken: [room][limits.topK]
@@ -80,23 +85,28 @@ class ExpertParallel {
 
   // What it was made with. expertsOfRank() is rounded up, so that the last ranks may have fewer; bytes() is what rows,
   // scales and parts take of each rank's memory.
-  layout::ExpertLimits const& limits() const noexcept { return experts_.limits(); }
-  int rank() const noexcept { return experts_.rank(); }
-  int size() const noexcept { return experts_.size(); }
-  std::uint32_t expertsOfRank() const noexcept { return experts_.deviceHandle().layout.perRank; }
+  layout::ExpertLimits const& limits() const noexcept;
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  std::uint32_t expertsOfRank() const noexcept { return deviceHandle().layout.perRank; }
   DataType type() const noexcept { return type_; }
   DataType wire() const noexcept { return wire_; }
-  std::size_t bytes() const noexcept { return experts_.bytes(); }
-  // For kernels of one's own in between.
-  layout::ExpertsHandle const& deviceHandle() const noexcept { return experts_.deviceHandle(); }
-  layout::ExpertsHandle deviceHandle(std::int32_t const* failed) const { return experts_.deviceHandle(failed); }
+  std::size_t bytes() const noexcept;
+  // For kernels of one's own in between: of this rank's node, where there are several.
+  layout::ExpertsHandle const& deviceHandle() const noexcept { return withinNode().deviceHandle(); }
+  // Throws invalidUsage where ranks cannot be left out.
+  layout::ExpertsHandle deviceHandle(std::int32_t const* failed) const;
 
  private:
+  Experts const& withinNode() const noexcept { return nodes_ ? nodes_->withinNode() : *experts_; }
   void check(char const* what, std::uint32_t tokens, void const* experts) const;
 
   DataType type_;
   DataType wire_;
-  Experts experts_;
+  std::optional<Experts> experts_;            // of one node,
+  std::optional<HierarchicalExperts> nodes_;  // or of several
+  int rank_;
+  int size_;
   LaunchShape shape_;
 };
 

@@ -20,10 +20,11 @@
 namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 
+// Of a DeviceTeam, too.
 template <BlockSet B>
-MSCCLPP_DEVICE void gridBarrier(DeviceTeam const& team, B const& blocks) {
+MSCCLPP_DEVICE void gridBarrier(layout::TeamHandle const& team, B const& blocks) {
   if constexpr (SyncGroup<B>) return blocks.sync();
-  auto* const words = team.workspace(team.rank) + team.layout.gridBarrier;
+  auto* const words = team.workspaces[team.rank] + team.layout.gridBarrier;
   reinterpret_cast<DeviceSyncer*>(words)->meet(blocks.block(), blocks.blockCount(), team.watch);
 }
 

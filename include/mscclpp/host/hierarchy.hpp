@@ -32,7 +32,8 @@ struct HierarchyRequirement {
   std::uint32_t blocks = 0;  // largest grid
   std::size_t bytes = 0;     // of data on each rank
   int proxies = 1;
-  bool allToAll = false;  // as many bytes again, where the node's ranks collect what goes to other nodes
+  bool allToAll = false;   // as many bytes again, where the node's ranks collect what goes to other nodes
+  bool reductions = true;  // and some again, where other nodes' sums come; without it nothing is reduced
   // What the network carries out of a rank in the time that a message is on its way, and in that of a further transfer
   // that a proxy starts, as measured: from which reductions tell which schedule is fastest. Of the ranks' figures the
   // least holds for all. Nothing: by the transports.

@@ -29,7 +29,7 @@ struct HierarchyHandle {
   std::int32_t const* ranks;          // rank of each node's each rail; node by node
   PortChannelHandle const* gather;    // to the same rail of each other node, in their order: from data to data
   PortChannelHandle const* exchange;  // the same: from inbox to inbox
-  std::byte* inbox;                   // a slot for each node, where `exchange` puts
+  std::byte* inbox;                   // a slot for each node, where `exchange` puts; null: nothing is reduced
   std::uint64_t slotBytes;
   WindowHandle outbox;            // of the node's ranks, for all-to-all; empty where that was not asked for
   PortChannelHandle const* deal;  // as `gather`: from outbox to data

@@ -6,6 +6,7 @@
 #include "base/format.hpp"
 #include "collectives/kernels/expert_kernels.hpp"
 #include "collectives/kernels/on_machine.hpp"
+#include "mscclpp/host/hierarchy.hpp"
 
 namespace mscclpp {
 namespace {
@@ -30,9 +31,34 @@ ExpertParallel::ExpertParallel(Communicator const& communicator, layout::ExpertL
                                DataType wire, std::vector<int> ranks)
     : type_(type),
       wire_(wire),
-      experts_(communicator, limitsOf(limits, communicator.rank(), type, wire), std::move(ranks)),
+      rank_(communicator.rank()),
+      size_(communicator.size()),
       // A simulated GPU has its threads for a cost.
-      shape_{.blocks = limits.blocks, .threads = communicator.device().kind == DeviceKind::sim ? 64u : 512u} {}
+      shape_{.blocks = limits.blocks, .threads = communicator.device().kind == DeviceKind::sim ? 64u : 512u} {
+  limits = limitsOf(limits, rank_, type, wire);
+  if (ranks.empty() && nodesOf(hostsOf(communicator)).size() > 1) {
+    nodes_.emplace(communicator, limits);
+  } else {
+    experts_.emplace(communicator, limits, std::move(ranks));
+    rank_ = experts_->rank();
+    size_ = experts_->size();
+  }
+}
+
+layout::ExpertLimits const& ExpertParallel::limits() const noexcept {
+  return nodes_ ? nodes_->limits() : experts_->limits();
+}
+
+std::size_t ExpertParallel::bytes() const noexcept { return nodes_ ? nodes_->bytes() : experts_->bytes(); }
+
+layout::ExpertsHandle ExpertParallel::deviceHandle(std::int32_t const* failed) const {
+  if (failed != nullptr && nodes_) {
+    fail(ErrorCode::invalidUsage,
+         "rank {}: ExpertParallel over several nodes without ranks that have failed; that there is within one node",
+         rank());
+  }
+  return withinNode().deviceHandle(failed);
+}
 
 void ExpertParallel::check(char const* what, std::uint32_t tokens, void const* experts) const {
   if (tokens > limits().tokens) {
@@ -53,8 +79,8 @@ void ExpertParallel::dispatch(Stream const& stream, DispatchCall const& call) co
   if (call.room != 0 && call.rows == nullptr) refuse("memory for the rows that come (rows)");
   if (wire_ != type_ && call.room != 0 && call.scales == nullptr) refuse("memory for the scales of quantised rows");
   if (call.order != ExpertOrder::byToken && call.orderRows == 0) refuse("orderRows, which is 1 at least");
-  auto const handle = experts_.deviceHandle(call.failed);
-  ExpertStart const start{stream, shape_, handle, type_, wire_};
+  auto const handle = deviceHandle(call.failed);
+  ExpertStart const start{stream, shape_, handle, nodes_ ? &nodes_->deviceHandle() : nullptr, type_, wire_};
   onMachine(stream.device().kind, "ExpertParallel", [&](auto machine) { startDispatch(start, call, machine); });
 }
 
@@ -65,8 +91,8 @@ void ExpertParallel::combine(Stream const& stream, CombineCall const& call) cons
   };
   if (call.rows != 0 && call.results == nullptr) refuse("the rows that go home (results)");
   if (call.tokens != 0 && call.y == nullptr) refuse("memory for the sums (y)");
-  auto const handle = experts_.deviceHandle(call.failed);
-  ExpertStart const start{stream, shape_, handle, type_, wire_};
+  auto const handle = deviceHandle(call.failed);
+  ExpertStart const start{stream, shape_, handle, nodes_ ? &nodes_->deviceHandle() : nullptr, type_, wire_};
   onMachine(stream.device().kind, "ExpertParallel", [&](auto machine) { startCombine(start, call, machine); });
 }
 

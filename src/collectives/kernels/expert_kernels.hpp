@@ -5,7 +5,7 @@
 
 #include "collectives/kernels/enter_kernels.hpp"
 #include "mscclpp/collectives/expert_parallel.hpp"
-#include "mscclpp/layout/experts_handle.hpp"
+#include "mscclpp/layout/hierarchical_experts_handle.hpp"
 
 namespace mscclpp::collectives_impl {
 
@@ -14,6 +14,7 @@ struct ExpertStart {
   Stream const& stream;
   LaunchShape const& shape;
   layout::ExpertsHandle const& experts;
+  layout::HierarchicalExpertsHandle const* nodes;  // null: one
   DataType type;
   DataType wire;
 };
@@ -29,5 +30,10 @@ void startDispatch(ExpertStart const& start, DispatchCall const& call, MachineTa
 void startDispatch(ExpertStart const& start, DispatchCall const& call, MachineTag<DeviceKind::cuda>);
 void startCombine(ExpertStart const& start, CombineCall const& call, MachineTag<DeviceKind::sim>);
 void startCombine(ExpertStart const& start, CombineCall const& call, MachineTag<DeviceKind::cuda>);
+// Of several nodes, for the former.
+void startDispatchOverNodes(ExpertStart const& start, DispatchCall const& call, MachineTag<DeviceKind::sim>);
+void startDispatchOverNodes(ExpertStart const& start, DispatchCall const& call, MachineTag<DeviceKind::cuda>);
+void startCombineOverNodes(ExpertStart const& start, CombineCall const& call, MachineTag<DeviceKind::sim>);
+void startCombineOverNodes(ExpertStart const& start, CombineCall const& call, MachineTag<DeviceKind::cuda>);
 
 }  // namespace mscclpp::collectives_impl

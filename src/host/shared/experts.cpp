@@ -5,7 +5,9 @@
 #include <string_view>
 #include <utility>
 
+#include "host/core/communicator_impl.hpp"
 #include "host/shared/members.hpp"
+#include "mscclpp/host/fused/hierarchical_experts.hpp"
 #include "mscclpp/host/fused/symmetric_arena.hpp"
 
 namespace mscclpp {
@@ -139,6 +141,61 @@ layout::ExpertsHandle Experts::deviceHandle(std::int32_t const* failed) const {
   auto handle = handle_;
   handle.failed = failed;
   return handle;
+}
+
+// ---- several nodes
+
+// What all of it follows from.
+struct HierarchicalExperts::Plan {
+  std::vector<std::vector<int>> nodes;
+  std::vector<int> own;         // node
+  std::vector<int> places;      // of each rank
+  layout::ExpertLimits within;  // a node
+  layout::HierarchicalExpertsLayout layout;
+
+  static Plan make(Communicator const& communicator, layout::ExpertLimits const& limits) {
+    auto const self = communicator.rank();
+    auto const ranks = static_cast<std::uint32_t>(communicator.size());
+    // Each says what it asks for, also where that cannot be, so that no rank is left waiting.
+    std::vector<layout::ExpertLimits> all(ranks);
+    all[static_cast<std::size_t>(self)] = limits;
+    communicator.setup()->allGather(all.data(), sizeof limits);
+    check(fmt::format("rank {}", self), communicator.size(), limits);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank] == limits) continue;
+      fail(ErrorCode::invalidUsage, "Experts: rank {} asks for {}, rank {} for {}; all ranks must ask for the same",
+           self, described(limits), rank, described(all[rank]));
+    }
+    Plan plan{.nodes = nodesOf(hostsOf(communicator)), .own = {}, .places = {}, .within = limits, .layout = {}};
+    auto const nodes = static_cast<std::uint32_t>(plan.nodes.size());
+    auto const rails = ranks / nodes;
+    plan.places.resize(ranks);
+    int place = 0;
+    for (auto const& node : plan.nodes) {
+      for (int const rank : node) plan.places[static_cast<std::size_t>(rank)] = place++;
+      if (std::find(node.begin(), node.end(), self) != node.end()) plan.own = node;
+    }
+    plan.within.experts = std::min(ceilDiv(limits.experts, ranks) * rails, layout::ExpertLimits::mostExperts);
+    plan.within.tokens = limits.tokens * nodes;
+    check(fmt::format("rank {}: {} nodes' tokens within one", self, nodes), static_cast<int>(rails), plan.within);
+    plan.layout = layout::HierarchicalExpertsLayout::make(nodes, limits);
+    return plan;
+  }
+};
+
+HierarchicalExperts::HierarchicalExperts(Communicator const& communicator, layout::ExpertLimits const& limits)
+    : HierarchicalExperts(communicator, Plan::make(communicator, limits)) {}
+
+HierarchicalExperts::HierarchicalExperts(Communicator const& communicator, Plan const& plan)
+    : team_(communicator,
+            {.blocks = plan.within.blocks, .bytes = static_cast<std::size_t>(plan.layout.total), .reductions = false}),
+      experts_(communicator, plan.within, plan.own),
+      places_(communicator.device(), plan.places.size()) {
+  copyToDevice(places_, std::span<std::int32_t const>(plan.places));
+  handle_ = {.node = experts_.deviceHandle(),
+             .hierarchy = team_.deviceHandle(),
+             .layout = plan.layout,
+             .places = places_.data()};
 }
 
 }  // namespace mscclpp

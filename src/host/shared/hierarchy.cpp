@@ -20,7 +20,8 @@ namespace {
 // What a rank tells all others before anything is made.
 struct HierarchyProposal {
   std::uint32_t blocks;
-  std::uint32_t allToAll;
+  bool allToAll;
+  bool reductions;
   std::uint64_t bytes;
   std::uint64_t messageBytes;
   std::uint64_t transferBytes;
@@ -34,7 +35,8 @@ std::vector<HierarchyProposal> gather(Communicator const& communicator, Hierarch
   bool const tcp = communicator.transports().has(Transport::tcp);
   all[static_cast<std::size_t>(communicator.rank())] = {
       .blocks = requirement.blocks,
-      .allToAll = requirement.allToAll ? 1u : 0u,
+      .allToAll = requirement.allToAll,
+      .reductions = requirement.reductions,
       .bytes = requirement.bytes,
       .messageBytes = requirement.messageBytes.value_or(tcp ? layout::tcpMessageBytes : layout::usualMessageBytes),
       .transferBytes = requirement.transferBytes.value_or(tcp ? layout::tcpTransferBytes : layout::usualTransferBytes),
@@ -107,11 +109,12 @@ struct HierarchicalTeam::Impl {
   void connect(Communicator const& communicator, int proxies) {
     auto const transports = communicator.transports();
     auto const mine = communicator.registerMemory(data.data(), data.bytes(), transports);
-    auto const mineInbox = communicator.registerMemory(inbox.data(), inbox.bytes(), transports);
-    bool const deals = outbox.bytes() != 0;
+    bool const deals = outbox.bytes() != 0, reduces = inbox.bytes() != 0;
+    auto const mineInbox =
+        reduces ? communicator.registerMemory(inbox.data(), inbox.bytes(), transports) : RegisteredMemory();
     service = std::make_unique<ProxyService>(communicator, ProxyService::Options{.proxies = proxies});
     auto const source = service->addMemory(mine);
-    auto const sourceInbox = service->addMemory(mineInbox);
+    auto const sourceInbox = reduces ? service->addMemory(mineInbox) : source;
     auto const sourceOutbox =
         deals ? service->addMemory(communicator.registerMemory(outbox.data(), outbox.bytes(), transports)) : source;
     std::vector<layout::PortChannelHandle> gather, exchange, deal;
@@ -119,12 +122,12 @@ struct HierarchicalTeam::Impl {
       if (other == node) continue;
       int const peer = nodes[other][rail];
       communicator.sendMemory(mine, peer);
-      communicator.sendMemory(mineInbox, peer);
+      if (reduces) communicator.sendMemory(mineInbox, peer);
       auto const target = service->addMemory(communicator.recvMemory(peer));
-      auto const targetInbox = service->addMemory(communicator.recvMemory(peer));
+      auto const targetInbox = reduces ? service->addMemory(communicator.recvMemory(peer)) : target;
       auto const semaphore = service->buildAndAddSemaphore(communicator.connect(peer));
       gather.push_back(service->portChannel(semaphore, target, source).deviceHandle());
-      exchange.push_back(service->portChannel(semaphore, targetInbox, sourceInbox).deviceHandle());
+      if (reduces) exchange.push_back(service->portChannel(semaphore, targetInbox, sourceInbox).deviceHandle());
       if (deals) deal.push_back(service->portChannel(semaphore, target, sourceOutbox).deviceHandle());
     }
     gatherChannels = onDevice(communicator.device(), gather);
@@ -150,25 +153,28 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
   auto& impl = *impl_;
   auto const self = communicator.rank();
   auto const all = gather(communicator, requirement);
+  auto const described = [](HierarchyProposal const& asked) {
+    return fmt::format("{} blocks and {} bytes, {} all-to-all{}", asked.blocks, asked.bytes,
+                       asked.allToAll ? "with" : "without", asked.reductions ? "" : ", without reductions");
+  };
+  auto const own = described(all[static_cast<std::size_t>(self)]);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    bool const alike = all[rank].blocks == requirement.blocks && all[rank].bytes == requirement.bytes;
-    if (alike && (all[rank].allToAll != 0) == requirement.allToAll) continue;
-    fail(ErrorCode::invalidUsage,
-         "rank {}: a HierarchicalTeam for {} blocks and {} bytes, {} all-to-all, but rank {} asks for {} blocks and {} "
-         "bytes, {} all-to-all; all ranks must ask for the same",
-         self, requirement.blocks, requirement.bytes, requirement.allToAll ? "with" : "without", rank, all[rank].blocks,
-         all[rank].bytes, all[rank].allToAll != 0 ? "with" : "without");
+    if (auto const theirs = described(all[rank]); theirs != own) {
+      fail(ErrorCode::invalidUsage,
+           "rank {}: a HierarchicalTeam for {}, but rank {} asks for {}; all ranks must ask for the same", self, own,
+           rank, theirs);
+    }
   }
   auto const wanted = [](std::int64_t schedule) {
     return schedule < 0 ? std::string_view("none") : nameOf(static_cast<NodeSchedule>(schedule));
   };
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    auto const own = all[static_cast<std::size_t>(self)].schedule;
-    if (all[rank].schedule == own) continue;
+    auto const schedule = all[static_cast<std::size_t>(self)].schedule;
+    if (all[rank].schedule == schedule) continue;
     fail(ErrorCode::invalidUsage,
          "rank {}: a HierarchicalTeam with the schedule {} between nodes, but rank {} asks for {}; all ranks must ask "
          "for the same",
-         self, wanted(own), rank, wanted(all[rank].schedule));
+         self, wanted(schedule), rank, wanted(all[rank].schedule));
   }
   if (requirement.blocks == 0 || requirement.bytes == 0) {
     fail(ErrorCode::invalidUsage, "rank {}: a HierarchicalTeam for {} blocks and {} bytes; ask for at least 1 of each",
@@ -180,9 +186,10 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
       static_cast<std::size_t>(std::find(impl.ownNode().begin(), impl.ownNode().end(), self) - impl.ownNode().begin());
   auto const rails = impl.ownNode().size();
   auto const device = communicator.device();
-  auto const slot = roundUp<std::size_t>(requirement.bytes / rails + 2 * alignment, alignment);
+  auto const slot =
+      requirement.reductions ? roundUp<std::size_t>(requirement.bytes / rails + 2 * alignment, alignment) : 0;
   impl.data = GpuBuffer<std::byte>(device, roundUp<std::size_t>(requirement.bytes, alignment));
-  impl.inbox = GpuBuffer<std::byte>(device, slot * impl.nodes.size());
+  if (slot != 0) impl.inbox = GpuBuffer<std::byte>(device, slot * impl.nodes.size());
   impl.team =
       std::make_unique<Team>(communicator, layout::WorkspaceRequirement{.blocks = requirement.blocks}, impl.ownNode());
   impl.window = std::make_unique<MemoryWindow>(communicator, impl.data.data(), impl.data.bytes(), impl.ownNode());

@@ -17,6 +17,21 @@
 namespace mscclpp::sim {
 namespace {
 
+// Whether this thread changes a heap, and what it reads and writes is the heap's own. A program may bring functions of
+// std::set, say, that are instrumented, and the linker takes them for the heap's, too: then it is asked of itself.
+thread_local constinit bool changes = false;
+
+class Change {
+ public:
+  explicit Change(std::shared_mutex& mutex) : lock_(mutex) { changes = true; }
+  ~Change() { changes = false; }
+  Change(Change const&) = delete;
+  Change& operator=(Change const&) = delete;
+
+ private:
+  std::unique_lock<std::shared_mutex> lock_;
+};
+
 std::size_t pageSize() {
   static auto const size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return size;
@@ -64,7 +79,7 @@ void* Heap::map(int device, int descriptor, std::size_t bytes, bool import) {
 
 void* Heap::allocate(int device, std::size_t bytes, std::size_t limit) {
   if (bytes == 0) throw Error(ErrorCode::invalidUsage, fmt::format("allocation of 0 bytes on {}", nameOf(device)));
-  std::unique_lock const lock(mutex_);
+  Change const change(mutex_);
   auto& used = used_[device];
   if (bytes > limit || used > limit - bytes) {
     throw Error(ErrorCode::deviceError,
@@ -88,7 +103,7 @@ void* Heap::allocate(int device, std::size_t bytes, std::size_t limit) {
 }
 
 bool Heap::release(void* base, bool keepMapped) noexcept {
-  std::unique_lock const lock(mutex_);
+  Change const change(mutex_);
   auto const it = regions_.find(reinterpret_cast<std::uintptr_t>(base));
   if (it == regions_.end() || it->second.descriptor < 0) return false;
   used_[it->second.device] -= it->second.bytes;
@@ -103,7 +118,7 @@ bool Heap::release(void* base, bool keepMapped) noexcept {
 }
 
 void Heap::unmapReleased() noexcept {
-  std::unique_lock const lock(mutex_);
+  Change const change(mutex_);
   for (auto const& region : released_) unmap(region);
   released_.clear();
 }
@@ -118,12 +133,12 @@ void* Heap::import(int device, int descriptor, std::size_t bytes) {
                 fmt::format("cannot import {} bytes of descriptor {} into {}: the exported memory has {} bytes", bytes,
                             descriptor, nameOf(device), status.st_size));
   }
-  std::unique_lock const lock(mutex_);
+  Change const change(mutex_);
   return map(device, descriptor, bytes, true);
 }
 
 bool Heap::releaseImport(void* base) noexcept {
-  std::unique_lock const lock(mutex_);
+  Change const change(mutex_);
   auto const it = regions_.find(reinterpret_cast<std::uintptr_t>(base));
   if (it == regions_.end() || it->second.descriptor >= 0) return false;
   unmap(it->second);
@@ -167,7 +182,7 @@ Allocation Heap::allocationOf(void const* pointer) const {
 }
 
 void Heap::enablePeer(int device, Allocation const& allocation) {
-  std::unique_lock const lock(mutex_);
+  Change const change(mutex_);
   auto const it = regions_.find(reinterpret_cast<std::uintptr_t>(allocation.base));
   if (it == regions_.end()) {
     throw Error(ErrorCode::invalidUsage, fmt::format("cannot let {} use {}: it is no allocation of this process",
@@ -219,6 +234,7 @@ std::string Heap::whyNot(int device, std::uintptr_t address, std::size_t bytes) 
 }
 
 bool Heap::touches(std::uintptr_t begin, std::uintptr_t end) const {
+  if (changes) return false;
   std::shared_lock const lock(mutex_);
   auto const it = regions_.lower_bound(end);
   return it != regions_.begin() && std::prev(it)->first + std::prev(it)->second.bytes > begin;

@@ -266,6 +266,24 @@ TEST_CASE("the same quantised, and in pieces") {
   }
 }
 
+TEST_CASE("over several nodes") {
+  struct Shape {
+    int nodes, rails;
+  };
+  for (auto const& [nodes, rails] : {Shape{2, 1}, Shape{2, 2}, Shape{3, 1}, Shape{2, 4}}) {
+    int const ranks = nodes * rails;
+    auto const body = [=](Rank& rank, std::uint64_t variant) {
+      auto test = caseOf(ranks, variant);
+      test.nodes = nodes;
+      test.movers = 0;
+      if (variant % 2 == 0) return runExperts<float, float, OverNodes<float, float>>(rank, test);
+      test.limits.hidden += 120 * static_cast<std::uint32_t>(variant / 2 % 2);
+      runExperts<float, Float8E4M3, OverNodes<float, Float8E4M3>>(rank, test);
+    };
+    sweep(ranks, body, {.devicesPerNode = rails});
+  }
+}
+
 TEST_CASE("a row's flag goes out before the row") { checkFlaw<Flaw::flagFirst>({FindingKind::race, {"row", "place"}}); }
 
 TEST_CASE("a count's flag overtakes the count") {

@@ -14,7 +14,7 @@
 //                    columns, which is their largest magnitude / the largest that W can say
 //   send             a token's row goes to each rank that has experts of it, once, with its number, its experts there
 //                    and their weights; ahead of the rows go the counts. Waits for nobody but for peers that have not
-//                    begun this round
+//                    begun this round. Rows that are quantised already are given as ScaledRows<W>
 //   layOut           waits for all ranks' counts, and says which rows are whose: PackedByExpert{a}, one expert's behind
 //                    the other's, each from a multiple of a on; PaddedByExpert{n}, n rows for each expert; or
 //                    ByToken{}, a row for each token, whatever the number of its experts here. In all of them by
@@ -48,10 +48,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/algorithms/core/quantised.hpp"
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
 #include "mscclpp/algorithms/experts/placed_rows.hpp"
 #include "mscclpp/algorithms/experts/routing_scan.hpp"
+#include "mscclpp/algorithms/experts/scaled_rows.hpp"
 #include "mscclpp/algorithms/experts/sent_rows.hpp"
 #include "mscclpp/base/bits.hpp"
 #include "mscclpp/device/packet.hpp"
@@ -77,37 +77,14 @@ class Dispatch {
   template <BlockSet Senders, class I>
   MSCCLPP_DEVICE void send(Senders const& blocks, MatrixView<T const> const& x, Routing<I> const& routing) const {
     experts_.check(routing, x);
-    RoutingScan scan(experts_, routing, blocks);
-    // Once there is something to send.
-    bool hasMet = false;
-    auto const meetPeers = [&] {
-      if (hasMet) return;
-      auto const group = thisBlock();
-      for (auto i = group.rank(); i < static_cast<unsigned>(experts_.size()); i += group.size()) {
-        round_.ready(static_cast<int>(i));
-      }
-      syncWhole(group);
-      hasMet = true;
-    };
-    if (scan.teller() < static_cast<unsigned>(experts_.size())) {
-      meetPeers();
-      sendCounts(blocks, scan);
-    }
-    auto const& layout = experts_.layout;
-    impl::RowSender<T, W, B, I> const sender(experts_, round_, x, routing);
-    scan.forEachBatch([&](RoutingBatch const& batch) {
-      meetPeers();
-      auto const warps = impl::Warps::ofBlock();
-      auto const pieces = batch.tokens * layout.pieces;
-      // Where there are more warps than pieces, several share out the ranks that a piece goes to.
-      auto const shares = maximum(1u, warps.count / pieces);
-      for (auto unit = warps.rank; unit < pieces * shares; unit += warps.count) {
-        auto const piece = unit % pieces;
-        auto const token = piece / layout.pieces;
-        auto const ranks = shareOf(batch.sent[token], unit / pieces, shares);
-        if (ranks != 0) sender.send(batch, token, piece % layout.pieces, ranks);
-      }
-    });
+    sendRows(blocks, x, routing);
+  }
+  // Rows that are quantised already.
+  template <BlockSet Senders, class I>
+  MSCCLPP_DEVICE void send(Senders const& blocks, ScaledRows<W> const& x,
+                           Routing<I> const& routing) const requires isQuantised {
+    experts_.check(routing, x.rows);
+    sendRows(blocks, x, routing);
   }
 
   MSCCLPP_DEVICE LaidOutRows const& layOut(RowOrder const& order) const {
@@ -178,6 +155,41 @@ class Dispatch {
   MSCCLPP_DEVICE void end() const { round_.end(); }
 
  private:
+  template <BlockSet Senders, class Rows, class I>
+  MSCCLPP_DEVICE void sendRows(Senders const& blocks, Rows const& x, Routing<I> const& routing) const {
+    RoutingScan scan(experts_, routing, blocks);
+    // Once there is something to send.
+    bool hasMet = false;
+    auto const meetPeers = [&] {
+      if (hasMet) return;
+      auto const group = thisBlock();
+      for (auto i = group.rank(); i < static_cast<unsigned>(experts_.size()); i += group.size()) {
+        round_.ready(static_cast<int>(i));
+      }
+      syncWhole(group);
+      hasMet = true;
+    };
+    if (scan.teller() < static_cast<unsigned>(experts_.size())) {
+      meetPeers();
+      sendCounts(blocks, scan);
+    }
+    auto const& layout = experts_.layout;
+    impl::RowSender<Rows, W, B, I> const sender(experts_, round_, x, routing);
+    scan.forEachBatch([&](RoutingBatch const& batch) {
+      meetPeers();
+      auto const warps = impl::Warps::ofBlock();
+      auto const pieces = batch.tokens * layout.pieces;
+      // Where there are more warps than pieces, several share out the ranks that a piece goes to.
+      auto const shares = maximum(1u, warps.count / pieces);
+      for (auto unit = warps.rank; unit < pieces * shares; unit += warps.count) {
+        auto const piece = unit % pieces;
+        auto const token = piece / layout.pieces;
+        auto const ranks = shareOf(batch.sent[token], unit / pieces, shares);
+        if (ranks != 0) sender.send(batch, token, piece % layout.pieces, ranks);
+      }
+    });
+  }
+
   template <BlockSet Senders, class I>
   MSCCLPP_DEVICE void sendCounts(Senders const& blocks, RoutingScan<I> const& scan) const {
     auto const group = thisBlock();

@@ -37,12 +37,16 @@ struct Routing {
   std::uint32_t topK;
   std::uint8_t* unsent = nullptr;        // [token * topK + k]: 1 or 0, by Dispatch
   std::uint32_t* unsentCount = nullptr;  // is counted up, likewise
+  std::uint32_t gap = 0;                 // entries between those of two tokens, in both tables
 
-  MSCCLPP_HOST_DEVICE constexpr Index const* of(std::uint32_t token) const {
-    return experts + std::size_t{token} * topK;
-  }
+  MSCCLPP_HOST_DEVICE constexpr Index const* of(std::uint32_t token) const { return experts + first(token); }
   MSCCLPP_HOST_DEVICE constexpr float weight(std::uint32_t token, std::uint32_t k) const {
-    return weights == nullptr ? 1 : weights[std::size_t{token} * topK + k];
+    return weights == nullptr ? 1 : weights[first(token) + k];
+  }
+
+ private:
+  MSCCLPP_HOST_DEVICE constexpr std::size_t first(std::uint32_t token) const {
+    return std::size_t{token} * (topK + gap);
   }
 };
 

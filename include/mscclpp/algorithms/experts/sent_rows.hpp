@@ -2,18 +2,19 @@
 //
 // How a piece of a token's row leaves for the ranks of its experts: what Dispatch::send() does, by a warp for each.
 //
-// The piece is read once, and quantised once where rows travel so. To memory it is stored as it is, and behind one
-// fence for all ranks goes an addition to each rank's flag; as packets (row_lines.hpp) it is stored and that is all.
-// The row's head goes with its first piece.
+// The piece is read once, and quantised once where rows travel so and are not quantised already. To memory it is stored
+// as it is, and behind one fence for all ranks goes an addition to each rank's flag; as packets (row_lines.hpp) it is
+// stored and that is all. The row's head goes with its first piece.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
-#include "mscclpp/algorithms/core/quantised.hpp"
 #include "mscclpp/algorithms/experts/expert_memory.hpp"
 #include "mscclpp/algorithms/experts/routing_scan.hpp"
 #include "mscclpp/algorithms/experts/row_lines.hpp"
+#include "mscclpp/algorithms/experts/scaled_rows.hpp"
 #include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/device/tiles/slots.hpp"
 #include "mscclpp/device/vector.hpp"
@@ -22,13 +23,17 @@ namespace mscclpp {
 inline namespace MSCCLPP_BACKEND {
 namespace impl {
 
-template <class T, class W, BlockSet B, class I>
+// Rows: a MatrixView<T const>, or ScaledRows<W>, which are quantised already.
+template <class Rows, class W, BlockSet B, class I>
 class RowSender {
-  static constexpr bool isQuantised = !std::same_as<T, W>;
+  using T = typename Rows::Element;
+  static constexpr bool forwards = std::same_as<Rows, ScaledRows<W>>;
+  static constexpr bool quantises = !forwards && !std::same_as<T, W>;
+  static constexpr bool isScaled = forwards || quantises;
   static constexpr auto scaleColumns = layout::ExpertsLayout::scaleColumns;
 
  public:
-  MSCCLPP_DEVICE RowSender(DeviceExperts const& experts, TileRound<B> const& round, MatrixView<T const> const& x,
+  MSCCLPP_DEVICE RowSender(DeviceExperts const& experts, TileRound<B> const& round, Rows const& x,
                            Routing<I> const& routing)
       : experts_(experts), round_(round), x_(x), routing_(routing) {}
 
@@ -43,8 +48,8 @@ class RowSender {
     Target const target{batch, token, ranks, sends ? experts_.rankOf(batch.expert[entry]) : experts_.rank(),
                         sends ? batch.slot[entry] : 0};
     auto const piece = RowPiece::of(layout, number);
-    auto const* const from = x_.at(batch.first + token, piece.first);
-    bool const whole = isWhole(x_, 16) && piece.count % (16 / sizeof(T)) == 0;
+    auto const* const from = rows().at(batch.first + token, piece.first);
+    bool const whole = isWhole(rows(), 16) && piece.count % (16 / sizeof(T)) == 0;
     if (layout.packets != 0) {
       auto const flag = LineFlag::of(round_.number());
       auto* const row = experts_.template row<std::byte>(target.peer, experts_.rank(), target.slot);
@@ -59,18 +64,29 @@ class RowSender {
       if (number == 0) forEachTarget(target, [&](std::uint32_t k) { storeHead(target, k); });
       return to;
     };
-    if constexpr (isQuantised) {
-      auto* const scales = experts_.scales(target.peer, experts_.rank(), target.slot);
+    auto* const scales = isScaled ? experts_.scales(target.peer, experts_.rank(), target.slot) : nullptr;
+    if constexpr (quantises) {
       sendHeads();
       withConstant(whole, [&](auto constant) {
-        quantiseToEach<decltype(constant)::value>(from, piece, [&](auto const& f) {
+        quantiseToEach<W, decltype(constant)::value>(from, piece, [&](auto const& f) {
           forEachTarget(target, [&](std::uint32_t k) { f(arch::shuffle(to, k), arch::shuffle(scales, k)); });
         });
       });
     } else {
-      copyToEach(from, piece.count, isWhole(x_, 16), sendHeads, [&](W* row, auto const& f) {
+      copyToEach(from, piece.count, isWhole(rows(), 16), sendHeads, [&](W* row, auto const& f) {
         forEachTarget(target, [&](std::uint32_t k) { f(arch::shuffle(row, k)); });
       });
+    }
+    if constexpr (forwards) {
+      auto const end = ceilDiv(piece.first + piece.count, scaleColumns);
+      for (auto first = piece.first / scaleColumns; first < end; first += arch::warpSize) {
+        auto const group = first + warp.rank();
+        auto const scale = group < end ? x_.scalesOf(batch.first + token)[group] : 0;
+        forEachTarget(target, [&](std::uint32_t k) {
+          auto* const toPeer = arch::shuffle(scales, k);
+          if (group < end) toPeer[group] = scale;
+        });
+      }
     }
     syncWhole(warp);
     if (sends) {
@@ -87,6 +103,14 @@ class RowSender {
     int peer;            // of this lane's expert
     std::uint32_t slot;  // there
   };
+
+  MSCCLPP_DEVICE auto const& rows() const {
+    if constexpr (forwards) {
+      return x_.rows;
+    } else {
+      return x_;
+    }
+  }
 
   template <class F>
   MSCCLPP_DEVICE void forEachTarget(Target const& target, F const& f) const {
@@ -125,19 +149,29 @@ class RowSender {
   template <bool Whole>
   MSCCLPP_DEVICE void sendLines(T const* from, RowPiece const& piece, std::uint32_t number, Target const& target,
                                 std::byte* row, LineFlag const& flag) const {
-    using Vectors = LineVectors<16 / sizeof(W), isQuantised, Whole>;
+    using Vectors = LineVectors<16 / sizeof(W), isScaled, Whole>;
     // Steps whose loads are on their way.
-    constexpr unsigned together = isQuantised ? maximum<unsigned>(1, 4 / sizeof(T)) : 4;
-    constexpr unsigned payloads = isQuantised ? sizeof(T) : 1;  // of a vector
+    constexpr unsigned together = quantises ? maximum<unsigned>(1, 4 / sizeof(T)) : isScaled ? 2 : 4;
+    constexpr unsigned payloads = quantises ? sizeof(T) : 1;  // of a vector
     auto const& layout = experts_.layout;
     auto* to = row + layout.pieceOfRow(number);
     for (std::uint32_t first = 0; first < piece.count; first += together * Vectors::columns) {
       auto const at = [&](unsigned s) { return Vectors{first + s * Vectors::columns, piece.count}; };
       Payload<4> held[together][2][payloads]{};
+      float scales[together][2]{};
       MSCCLPP_UNROLL
       for (unsigned s = 0; s < together; ++s) {
         MSCCLPP_UNROLL
-        for (unsigned i = 0; i < 2; ++i) loadVector(held[s][i], at(s), i, from);
+        for (unsigned i = 0; i < 2; ++i) {
+          loadVector(held[s][i], at(s), i, from);
+          if constexpr (forwards) {
+            auto const column = at(s).first + Vectors::line(i) * scaleColumns;
+            bool const isGroup = Vectors::line(i) < layout::ExpertsLayout::stepGroups && column < piece.count;
+            if (isGroup) {
+              scales[s][i] = x_.scalesOf(target.batch.first + target.token)[(piece.first + column) / scaleColumns];
+            }
+          }
+        }
       }
       if (number == 0 && first == 0) {
         forEachTarget(target, [&](std::uint32_t k) {
@@ -147,8 +181,10 @@ class RowSender {
       LineSlots slots[together];
       MSCCLPP_UNROLL
       for (unsigned s = 0; s < together; ++s) {
-        if constexpr (isQuantised) {
+        if constexpr (quantises) {
           slots[s] = quantisedSlots(held[s], flag);
+        } else if constexpr (forwards) {
+          slots[s] = LineSlots::scaled({held[s][0][0], held[s][1][0]}, scales[s], flag);
         } else {
           slots[s] = LineSlots::plain({held[s][0][0], held[s][1][0]}, flag);
         }
@@ -166,7 +202,7 @@ class RowSender {
 
   // The elements of T that make up vector i.
   template <unsigned N, bool Scaled, bool Whole>
-  MSCCLPP_DEVICE static void loadVector(Payload<4> (&held)[Scaled ? sizeof(T) : 1],
+  MSCCLPP_DEVICE static void loadVector(Payload<4> (&held)[Scaled && !forwards ? sizeof(T) : 1],
                                         LineVectors<N, Scaled, Whole> const& vectors, unsigned i, T const* from) {
     constexpr unsigned n = 16 / sizeof(T);
     MSCCLPP_UNROLL
@@ -191,79 +227,16 @@ class RowSender {
         MSCCLPP_UNROLL
         for (unsigned k = 0; k < n; ++k) values[j * n + k] = some[k];
       }
-      Scaling const scaling(values, 8);
+      Scaling<W> const scaling(values, 8);
       scale[i] = scaling.scale();
       own[i] = pack(scaling.quantised(values));
     }
     return LineSlots::scaled(own, scale, flag);
   }
 
-  // ---- rows as they are
-
-  // What the columns of a group have in common, of which `sharers` lanes have some each.
-  class Scaling {
-   public:
-    template <unsigned N>
-    MSCCLPP_DEVICE Scaling(Vector<float, N> const& values, unsigned sharers) {
-      std::uint32_t bits = 0;
-      MSCCLPP_UNROLL
-      for (unsigned k = 0; k < N; ++k) bits = maximum(bits, magnitudeBits(values[k]));
-      MSCCLPP_UNROLL
-      for (unsigned distance = 1; distance < sharers; distance *= 2) {
-        bits = maximum(bits, arch::shuffleXor(bits, distance));
-      }
-      most_ = bitCast<float>(bits);
-    }
-    MSCCLPP_DEVICE float scale() const { return most_ / largestOf<W>; }
-    template <unsigned N>
-    MSCCLPP_DEVICE Vector<W, N> quantised(Vector<float, N> const& values) const {
-      auto const factor = most_ == 0 ? 0 : largestOf<W> / most_;
-      return map(values, [&](float v) { return mscclpp::quantised<W>(v * factor); });
-    }
-
-   private:
-    float most_;
-  };
-
-  // A piece, read and quantised once, to each place of rows that `each` gives with one of scales. Whole: as
-  // loadElements().
-  template <bool Whole, class Each>
-  MSCCLPP_DEVICE void quantiseToEach(T const* from, RowPiece const& piece, Each const& each) const {
-    constexpr unsigned n = 16 / sizeof(T);
-    constexpr unsigned sharers = scaleColumns / n;  // lanes whose columns share a scale
-    constexpr unsigned step = arch::warpSize * n;
-    constexpr unsigned together = 4;  // loads on their way
-    static_assert(sharers <= arch::warpSize && together <= sharers);
-    auto const lane = thisWarp().rank();
-    for (std::uint32_t first = 0; first < piece.count; first += together * step) {
-      auto const at = [&](unsigned i) { return first + i * step + lane * n; };
-      auto const count = [&](unsigned i) { return at(i) < piece.count ? minimum(n, piece.count - at(i)) : 0; };
-      Payload<4> held[together]{};  // lanes without columns of a scale shall not change it
-      Vector<W, n> small[together];
-      arch::leaveUnset(small);
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) loadElements<Whole>(held[i], from + at(i), count(i));
-      float scale = 0;  // of the lane's columns in the vector that it stores it for
-      MSCCLPP_UNROLL
-      for (unsigned i = 0; i < together; ++i) {
-        auto const values = convert<float>(unpack<T>(held[i]));
-        Scaling const scaling(values, sharers);
-        small[i] = scaling.quantised(values);
-        if (lane % sharers == i) scale = scaling.scale();
-      }
-      auto const own = first + lane % sharers * step + lane / sharers * scaleColumns;
-      bool const tells = lane % sharers < together && own < piece.count;
-      each([&](W* to, float* scales) {
-        MSCCLPP_UNROLL
-        for (unsigned i = 0; i < together; ++i) storeElements<n>(to + at(i), small[i], count(i), true);
-        if (tells) scales[(piece.first + own) / scaleColumns] = scale;
-      });
-    }
-  }
-
   DeviceExperts const& experts_;
   TileRound<B> const& round_;
-  MatrixView<T const> x_;
+  Rows x_;
   Routing<I> routing_;
 };
 

@@ -10,7 +10,7 @@ namespace mscclpp {
 namespace {
 
 constexpr std::uint64_t tcpAddressMagic = 0x6d7363636c707461ull;
-constexpr std::uint32_t tcpAddressVersion = 1;
+constexpr std::uint32_t tcpAddressVersion = 2;
 // One lane is never this far ahead of another: the sender awaits answers earlier.
 constexpr std::size_t mostPendingSignals = std::size_t{1} << 16;
 constexpr std::size_t wordBytes = sizeof(std::uint64_t);

@@ -38,6 +38,8 @@ inline constexpr std::uint64_t tcpFrameBytes = std::uint64_t{4} << 20;
 
 enum class TcpFrameKind : std::uint32_t { write = 1, signal = 2, goodbye = 3 };
 
+// A cache line long: what follows then lies in the kernel's buffers as it does in memory, and processors copy it
+// faster.
 struct TcpFrame {
   std::uint32_t magic;
   TcpFrameKind kind;
@@ -45,8 +47,9 @@ struct TcpFrame {
   std::uint64_t offset;
   std::uint64_t bytes;  // of a write, which follow
   std::uint64_t value;  // of a signal
+  std::uint64_t reserved[3] = {};
 };
-static_assert(sizeof(TcpFrame) == 40);
+static_assert(sizeof(TcpFrame) == 64);
 
 enum class TcpRefusal : std::uint32_t { none = 0, unknownMemory, outOfRange, misaligned, malformed };
 std::string_view nameOf(TcpRefusal refusal) noexcept;
