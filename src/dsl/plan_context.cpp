@@ -191,7 +191,8 @@ void PlanContext::share(Communicator const& communicator, Program const& program
          handle_.rank, program.name.str(), at.bytes - at.scratch, maxBytes_, largestScratch);
   }
   bool const multicast = wantsMulticastScratch(program) && canMulticast(communicator);
-  shared_ = DeviceMemory(communicator.device(), at.bytes, multicast ? MemoryKind::shareable : MemoryKind::standard);
+  shared_ =
+      DeviceMemory(communicator.device(), at.bytes, multicast ? MemoryKind::shareable : communicator.mappedKind());
   bool const ports = usesPorts(program);
   mapped_ = communicator.exchangeMemory(
       ports ? communicator.registerMemory(shared_.data(), at.bytes, communicator.transports())

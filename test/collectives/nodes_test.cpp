@@ -94,6 +94,31 @@ TEST_CASE("every collective, in place and apart, in one round and in several") {
   }
 }
 
+TEST_CASE("nodes that NVLink joins are one, whose ranks use each other's memory") {
+  ::setenv("MSCCLPP_SIM_FABRIC", "rack", 1);
+  onNodes({2, 2}, [](Communicator& communicator) {
+    auto const algorithms = AlgorithmCollection::defaults();
+    CHECK(World::of(communicator).nodes == 1);
+    CHECK(World::of(communicator).hosts == std::vector{0, 0, 0, 0});
+    CHECK(communicator.mappedKind() == MemoryKind::standard);  // of one process, which needs no handle
+    Stream const stream(communicator.device());
+    for (auto collective : collectives) {
+      if (collective == Collective::barrier) continue;
+      for (bool symmetric : {false, true}) {
+        Exchange const exchange(communicator, collective, 333, 1, true, 5, symmetric);
+        auto call = exchange.call(symmetric);
+        call.rankOrder = reduces(collective);
+        CHECK(algorithms.choose(collective, communicator, call).algorithm != "two_level");
+        algorithms.execute(collective, communicator, stream, call);
+        communicator.synchronize(stream);
+        CHECK_MESSAGE(exchange.wrong() == 0, nameOf(collective));
+        communicator.bootstrap()->barrier();
+      }
+    }
+  });
+  ::unsetenv("MSCCLPP_SIM_FABRIC");
+}
+
 TEST_CASE("every operation over every type") {
   onNodes({2, 2}, [](Communicator& communicator) {
     auto const algorithms = AlgorithmCollection::defaults();

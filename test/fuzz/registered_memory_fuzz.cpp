@@ -21,7 +21,7 @@ namespace {
 constexpr Device device{DeviceKind::sim, 0};
 // Where the record ends, with the check sum; a record of another form makes the deeper way a shallow one, and the first
 // run complains.
-constexpr std::size_t recordBytes = 176;
+constexpr std::size_t recordBytes = 264;
 
 void correctSum(std::vector<std::byte>& bytes) {
   if (bytes.size() < recordBytes) return;

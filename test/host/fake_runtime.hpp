@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fabric_memory.hpp"
 #include "host/cuda/multicast_driver.hpp"
 #include "host/memory/split_memory.hpp"
 #include "mscclpp/host/device.hpp"
@@ -27,7 +28,7 @@
 
 namespace mscclpp::test {
 
-class FakeRuntime final : public Runtime, public SplitMemory {
+class FakeRuntime final : public Runtime, public SplitMemory, public FabricMemory {
  public:
   static constexpr int devices = 8;
 
@@ -41,6 +42,8 @@ class FakeRuntime final : public Runtime, public SplitMemory {
     bool lateCopies = false;       // those of a stream are made when somebody waits for it
     bool sideBySide = false;       // memory may be several allocations
     bool driverMulticast = false;  // multicast memory as on GPUs, by the CUDA driver
+    FabricClique clique{};         // of all devices
+    bool fabricRefused = false;    // memory of other hosts cannot be opened
   };
   Wishes wishes;
   std::atomic<int> peersEnabled{0};
@@ -69,13 +72,19 @@ class FakeRuntime final : public Runtime, public SplitMemory {
     return {"fake", 1, 0, 0, std::size_t{1} << 30, "fake:" + std::to_string(device)};
   }
 
-  void* allocate(int device, std::size_t bytes, MemoryKind) override {
+  // As on GPUs, memory of the standard kind stays on its host.
+  void* allocate(int device, std::size_t bytes, MemoryKind kind) override {
     if (bytes > wishes.largestAllocation) {
       throw Error(ErrorCode::deviceError, "fake device " + std::to_string(device) + " has no room");
     }
     int const file = ::memfd_create("fake_device", MFD_CLOEXEC);
     if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) throwSystemError("memfd", errno);
-    return map(device, file, bytes);
+    auto* const base = map(device, file, bytes);
+    if (kind == MemoryKind::shareable) {
+      std::lock_guard const lock(mutex_);
+      blocks_.at(static_cast<std::byte*>(base)).forFabric = true;
+    }
+    return base;
   }
   // An allocation of `parts` times `bytes` that takes the room of two: all parts but the last are the same memory.
   void* repeat(int device, std::size_t bytes, std::size_t parts) {
@@ -139,6 +148,22 @@ class FakeRuntime final : public Runtime, public SplitMemory {
   }
   void* importDescriptor(int device, int descriptor, std::size_t bytes) override {
     return map(device, ::dup(descriptor), bytes);
+  }
+  FabricClique cliqueOf(int) const override { return wishes.clique; }
+  // Good in this process.
+  std::optional<FabricHandle> exportFabric(Allocation const& allocation) override {
+    std::lock_guard const lock(mutex_);
+    auto const& block = blocks_.at(static_cast<std::byte*>(allocation.base));
+    if (!block.forFabric) return {};
+    FabricHandle handle{};
+    std::memcpy(handle.data(), &block.file, sizeof block.file);
+    return handle;
+  }
+  void* importFabric(int device, FabricHandle const& handle, std::size_t bytes) override {
+    if (wishes.fabricRefused) throw Error(ErrorCode::deviceError, "the fake fabric is torn");
+    int file = -1;
+    std::memcpy(&file, handle.data(), sizeof file);
+    return map(device, ::dup(file), bytes);
   }
   bool mayGoOn(Allocation const&) const override { return wishes.sideBySide; }
   void* importPieces(int device, std::span<SharedPiece const> pieces) override {
@@ -207,6 +232,7 @@ class FakeRuntime final : public Runtime, public SplitMemory {
     int device;
     int file;
     std::size_t bytes;
+    bool forFabric = false;
   };
 
   void* map(int device, int file, std::size_t bytes) {

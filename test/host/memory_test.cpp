@@ -5,10 +5,13 @@
 
 #include <unistd.h>
 
+#include <cstring>
 #include <numeric>
 
+#include "base/keyed_hash.hpp"
 #include "host/fake_runtime.hpp"
 #include "host/ranks.hpp"
+#include "host/transport/tcp/tcp_transport.hpp"
 #include "mscclpp/host/stream.hpp"
 
 using namespace mscclpp;
@@ -17,7 +20,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t recordBytes = 176;  // of RegisteredMemory::serialize()
+constexpr std::size_t recordBytes = 264;  // of RegisteredMemory::serialize()
 constexpr std::size_t pieceBytes = 24;    // for each descriptor
 
 struct Pipe {
@@ -36,6 +39,19 @@ struct Pipe {
     return bytes;
   }
 };
+
+// What a rank elsewhere has written.
+std::vector<std::byte> asOfAnotherHost(std::vector<std::byte> record) {
+  constexpr std::size_t identityAt = 24, sumAt = recordBytes - sizeof(std::uint64_t);
+  record[identityAt] ^= std::byte{1};
+  std::vector<std::byte> text(record.begin(), record.begin() + sumAt);
+  text.insert(text.end(), record.begin() + recordBytes, record.end());
+  auto const sum = keyedHash(Key128{}, text);
+  std::memcpy(record.data() + sumAt, &sum, sizeof sum);
+  return record;
+}
+
+bool contains(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -270,7 +286,51 @@ TEST_CASE("stale, foreign and altered bytes") {
     CHECK(mentions(errorOf([&] { RegisteredMemory::deserialize(altered, fake(0)); }), "altered"));
   }
   record.pop_back();
-  CHECK(mentions(errorOf([&] { RegisteredMemory::deserialize(record, fake(0)); }), "the 175 bytes"));
+  CHECK(mentions(errorOf([&] { RegisteredMemory::deserialize(record, fake(0)); }), "the 263 bytes"));
+}
+
+TEST_CASE("memory of another host is mapped where NVLink goes there and it was made for that") {
+  auto& machine = (fake(0), FakeRuntime::instance());
+  FabricClique const clique{.cluster = {1}, .clique = 2};
+  GpuBuffer<int> const standard(fake(0), 64), shareable(fake(0), 64, MemoryKind::shareable);
+  auto const transport = makeTcpTransport({.interfaceName = "lo"});
+  auto const recordOf = [&](GpuBuffer<int> const& buffer, FabricClique const& of, bool registered = false) {
+    machine.wishes.clique = of;
+    auto const contexts = std::span(&transport, registered ? 1 : 0);
+    return asOfAnotherHost(RegisteredMemory::own(1, fake(0), buffer.data() + 2, 16, contexts).serialize());
+  };
+  auto const near = recordOf(shareable, clique), far = recordOf(shareable, {.cluster = {1}, .clique = 3});
+  auto const kept = recordOf(standard, clique), proxied = recordOf(standard, clique, true);
+  auto const blocks = machine.liveBlocks();
+  machine.wishes.clique = clique;
+  {
+    auto const memory = RegisteredMemory::deserialize(near, fake(3));
+    CHECK(memory.reach() == MemoryReach::fabric);
+    CHECK(nameOf(memory.reach()) == "fabric handle");
+    CHECK(memory.transports().has(Transport::memory));
+    std::memset(shareable.data() + 2, 0x5a, 16);
+    CHECK(memory.data() != reinterpret_cast<std::byte*>(shareable.data() + 2));
+    CHECK(std::memcmp(memory.data(), shareable.data() + 2, 16) == 0);
+    CHECK(machine.liveBlocks() == blocks + 1);
+  }
+  CHECK(machine.liveBlocks() == blocks);
+  auto const refusal = [](std::vector<std::byte> const& record) {
+    auto const error = errorOf([&] { RegisteredMemory::deserialize(record, fake(3)); });
+    return error && error->code() == ErrorCode::unsupported ? std::string(error->what()) : "none";
+  };
+  CHECK(contains(refusal(far), "memory of rank 1 is on another host"));
+  CHECK_FALSE(contains(refusal(far), "NVLink"));
+  CHECK(contains(refusal(kept),
+                 "NVLink goes there, but it was not allocated for other hosts; make it MemoryKind::share"));
+  // A proxy reaches it; kernels are told why they do not.
+  auto const memory = RegisteredMemory::deserialize(proxied, fake(3));
+  CHECK(memory.reach() == MemoryReach::otherHost);
+  CHECK(
+      mentions(errorOf([&] { (void)memory.data(); }), "use a port channel, whose proxy reaches it; NVLink goes there"));
+  machine.wishes.fabricRefused = true;
+  CHECK(contains(refusal(near), "the fake fabric is torn"));
+  machine.wishes = {};
+  CHECK_FALSE(contains(refusal(near), "NVLink"));
 }
 
 TEST_CASE("what cannot be registered or shared is named") {

@@ -3,8 +3,8 @@
 // One rank of a job over several hosts, with a simulated GPU: every collective from the host against what must come
 // out. Started by any launcher; ends with 0 where all was well, else prints what was not and ends with 1.
 //
-//   mscclpp_test_net_collectives                 in place and apart, of several counts; prints how other hosts are
-//                                                reached
+//   mscclpp_test_net_collectives [small]         in place and apart, of several counts, or of the small ones alone;
+//                                                prints how other hosts are reached
 //   mscclpp_test_net_collectives types[=I/N]     in place and apart, by every operation and type, or part I of N of the
 //                                                types; prints what was called
 //   mscclpp_test_net_collectives PLAN.json...    those of the plans, which a collection prefers; prints what was
@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -126,28 +127,40 @@ struct Outcome {
   }
 };
 
-// How ranks of other hosts are reached; one way leads to all of them.
-Transport wayToOtherHosts(Communicator const& communicator) {
+// How ranks of other hosts are reached whose memory is not mapped; one way leads to all of them.
+std::optional<Transport> wayToOtherHosts(Communicator const& communicator) {
   for (int peer = 0; peer < communicator.size(); ++peer) {
     if (!communicator.reaches(peer)) return communicator.transportTo(peer);
   }
+  if (communicator.bootstrap()->getNranksPerNode() < communicator.size()) return std::nullopt;
   throw Error(ErrorCode::invalidUsage, "all ranks are on one host; start some elsewhere");
 }
 
-Outcome runAll(Communicator const& communicator, AlgorithmCollection const& algorithms) {
-  Outcome outcome;
-  auto const way = wayToOtherHosts(communicator);
+// What a message over the network counts as.
+void checkNetwork(Communicator const& communicator, Transport way) {
   auto const messageBytes = HierarchicalTeam(communicator, {.blocks = 1, .bytes = 256}).deviceHandle().messageBytes;
   if (messageBytes != (way == Transport::tcp ? layout::tcpMessageBytes : layout::usualMessageBytes)) {
     throw Error(ErrorCode::internalError,
                 "a message over " + std::string(nameOf(way)) + " counts as " + std::to_string(messageBytes) + " bytes");
   }
-  std::printf("rank %d reaches other hosts by %s\n", communicator.rank(), std::string(nameOf(way)).c_str());
+}
+
+Outcome runAll(Communicator const& communicator, AlgorithmCollection const& algorithms, bool small) {
+  Outcome outcome;
+  if (auto const way = wayToOtherHosts(communicator)) {
+    checkNetwork(communicator, *way);
+    std::printf("rank %d reaches other hosts by %s\n", communicator.rank(), std::string(nameOf(*way)).c_str());
+  } else {
+    std::printf("rank %d reaches all ranks' memory\n", communicator.rank());
+  }
   for (std::size_t const count : {1, 1001, 20001}) {
+    if (small && count > 1001) continue;
     Job const job(communicator, count);
     for (auto const collective : collectives) {
       if (!movesData(collective)) continue;
       for (bool const inPlace : {false, true}) {
+        // Within a domain by messages, which need an output of their own.
+        if (inPlace && collective == Collective::sendRecv && World::of(communicator).nodes == 1) continue;
         int const root = static_cast<int>(outcome.calls + 1) % communicator.size();
         outcome.add(collective, count,
                     job.run<std::int32_t>(algorithms, {.collective = collective, .root = root, .inPlace = inPlace}));
@@ -328,9 +341,9 @@ Outcome run(Communicator const& communicator, std::span<char* const> arguments) 
     return runTypes(communicator, algorithms, part - 1, parts);
   }
   if (first.ends_with(".json")) return runPlans(communicator, arguments);
+  if (arguments.empty() || first == "small") return runAll(communicator, algorithms, first == "small");
   if (arguments.size() == 2) return countTraffic(communicator, algorithms, std::stoul(arguments[0]), arguments[1]);
-  if (arguments.size() == 1) return exchangeMessages(communicator, first == "forever");
-  return runAll(communicator, algorithms);
+  return exchangeMessages(communicator, first == "forever");
 }
 
 }  // namespace

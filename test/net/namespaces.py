@@ -218,13 +218,14 @@ class Faults(Case):
 
 class OnHosts(Case):
     def start_on(self, counts, *arguments, program="collectives", **environment):
-        """Ranks, of which each host has its count."""
+        """Ranks, of which each host has its count. A variable that is a list has a value for each host."""
         namespaces = self.namespaces = self.hosts(len(counts))
         places = [(host, local) for host, count in enumerate(counts) for local in range(count)]
         return [namespaces.start(host, option(program), *arguments,
                                  MSCCLPP_RANK=str(rank), MSCCLPP_WORLD_SIZE=str(len(places)),
                                  MSCCLPP_LOCAL_RANK=str(local), MSCCLPP_MASTER_ADDR=namespaces.addresses[0],
-                                 **environment)
+                                 **{name: value[host] if isinstance(value, list) else value
+                                    for name, value in environment.items()})
                 for rank, (host, local) in enumerate(places)]
 
     def run_on(self, counts, nodes, calls, *arguments, **environment):
@@ -299,6 +300,47 @@ class Outlive(OnHosts):
         for rank, (status, text) in enumerate(self.finish(ranks)):
             self.assertEqual(status, 0, text)
             self.assertIn(f"rank {rank} of 3: 100 calls, 0 wrong", text)
+
+
+class Domains(Outlive):
+    """Hosts that a simulated NVLink joins: their ranks map each other's memory, and count as those of one host."""
+
+    FABRIC = {"MSCCLPP_SIM_FABRIC": "rack"}
+    test_host_cut_off = test_process_stopped_for_a_while = None
+
+    def check(self, counts, calls, *arguments):
+        for text in self.run_on(counts, 1, calls, *arguments, **self.FABRIC):
+            self.assertIn("reaches all ranks' memory", text)
+
+    def test_two_hosts_of_two(self):
+        self.check([2, 2], 51)
+
+    def test_three_hosts_of_two(self):
+        self.check([2, 2, 2], 34, "small")
+
+    def test_two_hosts_and_one_outside(self):
+        for text in self.run_on([1, 1, 2], 2, 54, MSCCLPP_SIM_FABRIC=["rack", "rack", ""]):
+            self.assertIn("reaches other hosts by tcp", text)
+
+    def test_turned_off(self):
+        """On one host only, which the others then do without."""
+        self.run_on([2, 1, 1], 4, 54, **self.FABRIC, MSCCLPP_FABRIC=["1", "0", "0"])
+        self.run_on([2, 1, 1], 2, 54, **self.FABRIC, MSCCLPP_FABRIC=["0", "1", "1"])
+
+    def test_messages(self):
+        self.run_on([2, 2], 1, 6, "messages", **self.FABRIC)
+        self.run_on([1, 1, 2], 2, 6, "messages", MSCCLPP_SIM_FABRIC=["rack", "rack", ""])
+
+    def test_plans_whose_buffers_are_mapped(self):
+        for text in self.run_on([2, 2], 1, 6, *Programs.TWO_HOSTS, **self.FABRIC):
+            self.assertEqual(text.count("by two_hosts_"), 6, text)
+
+    def test_process_killed(self):
+        """On another host than all others that map its memory."""
+        ranks = self.begin([2, 1, 1], 10**6, **self.FABRIC)
+        since = time.time()
+        ranks[3].kill()
+        self.judge(self.finish(ranks)[:3], since, 1, enough=3)
 
 
 class Types(OnHosts):

@@ -48,8 +48,11 @@ class Communicator {
   int rank() const noexcept;
   int size() const noexcept;
   Device device() const noexcept;
-  // Whether kernels here can use the memory of `peer`: the same host and kind of machine.
+  // Whether kernels here can use the memory of `peer`: it is of the same domain, a host or several that NVLink joins
+  // (docs/networks.md).
   bool reaches(int peer) const;
+  // Of memory that all those ranks can map: shareable where some of them are on other hosts, else standard.
+  MemoryKind mappedKind() const;
   // The most ranks that one device has: 1, unless ranks share devices (host/ranks.hpp), which then run their
   // kernels side by side on each.
   int ranksPerDevice() const;

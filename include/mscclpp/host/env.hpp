@@ -72,6 +72,8 @@ inline constexpr std::array settings{
     Setting{"MSCCLPP_NVRTC", "", "NVIDIA's libnvrtc.so, which compiles kernels at run time; empty: looked for."},
     Setting{"MSCCLPP_NVCC", "", "The nvcc that compiles kernels at run time in its place; empty: where there is none."},
     Setting{"MSCCLPP_CXX", "c++", "The compiler of kernels for the simulated machine at run time."},
+    Setting{"MSCCLPP_FABRIC", "1",
+            "0: kernels use memory of their own host only, also where NVLink joins several hosts."},
     Setting{"MSCCLPP_NVLS", "1", "0: never use NVLink multicast."},
     Setting{"NCCL_NVLS_ENABLE", "1", "0: never use NVLink multicast; the same switch as NCCL's."},
 };
@@ -96,6 +98,7 @@ struct Environment {
   std::optional<int> ibGidIndex;  // empty: chosen
   bool ibAtomics = true;
   bool checkCalls = false;
+  bool fabric = true;
 };
 
 // The port that is used with MSCCLPP_MASTER_ADDR where MSCCLPP_MASTER_PORT is not set.

@@ -22,7 +22,7 @@
 
 namespace mscclpp {
 
-// The first rank on the host of each rank, which is equal where kernels reach each other's memory. Asks nobody.
+// Of each rank the first whose memory its kernels reach: on its host, or one that NVLink joins to it. Asks nobody.
 std::vector<int> hostsOf(Communicator const& communicator);
 // The ranks of each node, by such a list.
 std::vector<std::vector<int>> nodesOf(std::vector<int> const& hosts);

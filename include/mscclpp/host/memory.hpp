@@ -6,6 +6,8 @@
 // bytes of serialize() by any other way). The receiver gets the same bytes of memory under an address of its own. How:
 //   same process   the pointer itself, with peer access enabled where the devices differ
 //   same host      the runtime's IPC handle, or the file descriptor of virtual memory, handed over a unix socket
+//   same domain    memory of other hosts that NVLink joins (docs/networks.md): a fabric handle, which only
+//                  MemoryKind::shareable has on a GPU
 //   other hosts    not mapped, so data() throws; a proxy's connection reaches it by a transport that both registered
 // The copies of one RegisteredMemory share its mapping, which ends with the last of them. The memory itself belongs to
 // whoever allocated it and must outlive every use here and at the peers.
@@ -29,8 +31,8 @@ class Registration;
 class TransportContext;
 
 // How memory is known here: as this rank's own, by a pointer of this process, an IPC handle or a descriptor of this
-// host, or not mapped.
-enum class MemoryReach : std::uint8_t { own, sameProcess, ipc, descriptor, otherHost };
+// host, not mapped, or by a fabric handle of another host.
+enum class MemoryReach : std::uint8_t { own, sameProcess, ipc, descriptor, otherHost, fabric };
 std::string_view nameOf(MemoryReach reach) noexcept;
 
 class RegisteredMemory {

@@ -83,6 +83,9 @@ void ContextCache::learnWorld() {
   own.ranksPerDevice = sharing;
   world.hosts = hostsOf(communicator_);
   world.nodes = static_cast<int>(nodesOf(world.hosts).size());
+  if (communicator_.bootstrap()->getNranksPerNode() < communicator_.size() && world.noMulticast.empty()) {
+    world.noMulticast = "its ranks are on several hosts, and memory behind the switch is of one";
+  }
   if (sharing > 1) {
     if (world.noMulticast.empty()) world.noMulticast = "ranks share a GPU, which takes part once only";
     world.device.clear();  // no profile was tuned for that

@@ -18,11 +18,10 @@ namespace mscclpp {
 CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Bootstrap> with, Device on)
     : bootstrap(std::move(with)), device(on), machine(on.runtime()), peers(static_cast<std::size_t>(size())) {
   PeerInfo self{};
-  self.hostIdentity = hostIdentity();
+  self.place = {hostIdentity(), machine.nodeOf(device.ordinal), fabricCliqueOf(device)};
   self.process = processIdentity();
   self.kind = static_cast<std::uint32_t>(device.kind);
   self.ordinal = device.ordinal;
-  self.node = machine.nodeOf(device.ordinal);
   for (auto const transport : {Transport::ib, Transport::tcp}) {
     if (missing(transport).empty()) self.transports |= TransportSet(transport).bits();
   }
@@ -31,6 +30,9 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Bootstrap> with, Device on)
   std::memcpy(&self.random, key.data(), sizeof self.random);
   peers[static_cast<std::size_t>(rank())] = self;
   bootstrap->allGather(peers.data(), sizeof(PeerInfo));
+  std::vector<RankPlace> places;
+  for (auto const& each : peers) places.push_back(each.place);
+  domains = domainsOf(places);
   id = std::max<std::uint64_t>(peer(0).random, 1);
   for (int other = 0; other < size(); ++other) {
     if (peer(other).kind == self.kind) continue;
@@ -72,7 +74,7 @@ CommunicatorImpl::~CommunicatorImpl() {
 bool CommunicatorImpl::sameDevice(int one, int other) const {
   auto const& a = peer(one);
   auto const& b = peer(other);
-  if (a.hostIdentity != b.hostIdentity) return false;
+  if (a.place.host != b.place.host) return false;
   // Processes may number the devices differently.
   if (a.busId[0] != 0 || b.busId[0] != 0) return std::strncmp(a.busId, b.busId, sizeof a.busId) == 0;
   return a.process == b.process && a.ordinal == b.ordinal;
@@ -161,8 +163,14 @@ std::uint64_t Communicator::failures() const noexcept { return impl_->failures; 
 
 bool Communicator::reaches(int peer) const {
   impl_->checkPeer("reaches", peer);
-  auto const& self = impl_->peer(rank());
-  return impl_->sameHost(peer) && impl_->peer(peer).node == self.node;
+  return impl_->sameDomain(peer);
+}
+
+MemoryKind Communicator::mappedKind() const {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (impl_->sameDomain(peer) && !impl_->sameHost(peer)) return MemoryKind::shareable;
+  }
+  return MemoryKind::standard;
 }
 
 int Communicator::ranksPerDevice() const {
@@ -177,6 +185,8 @@ int Communicator::ranksPerDevice() const {
 
 bool Communicator::linesArriveWhole(int peer) const {
   if (!reaches(peer)) return false;
+  // Over the fabric as to any device of this host that it joins.
+  if (!impl_->sameHost(peer)) return impl_->machine.linesArriveWhole(impl_->device.ordinal, impl_->device.ordinal);
   auto const& theirs = impl_->peer(peer);
   int ordinal = theirs.ordinal;
   if (std::string_view const busId = theirs.busId; !busId.empty()) {

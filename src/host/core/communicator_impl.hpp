@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "host/core/domains.hpp"
 #include "host/transport/transport.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
@@ -23,12 +24,12 @@ namespace mscclpp {
 struct CommunicatorImpl {
   // What each rank tells the others at the start.
   struct PeerInfo {
-    std::uint64_t hostIdentity;
+    RankPlace place;
     Key128 process;
     std::uint32_t kind;
     std::int32_t ordinal;
-    std::int32_t node;         // Runtime::nodeOf
     std::uint32_t transports;  // that it could use, but for mapped memory
+    std::uint32_t unused;
     char busId[32];
     std::uint64_t random;  // rank 0's is the communicator's id
   };
@@ -42,7 +43,12 @@ struct CommunicatorImpl {
   int size() const { return bootstrap->getNranks(); }
   PeerInfo const& peer(int of) const { return peers[static_cast<std::size_t>(of)]; }
   bool sameProcess(int of) const { return peer(of).process == peer(rank()).process; }
-  bool sameHost(int of) const { return peer(of).hostIdentity == peer(rank()).hostIdentity; }
+  // Whether file descriptors go there.
+  bool sameHost(int of) const { return peer(of).place.host == peer(rank()).place.host; }
+  // Whether kernels reach its memory (host/core/domains.hpp).
+  bool sameDomain(int of) const {
+    return domains[static_cast<std::size_t>(of)] == domains[static_cast<std::size_t>(rank())];
+  }
   bool sameDevice(int one, int other) const;
   // Throws invalidUsage naming the operation where there is no such other rank.
   void checkPeer(std::string_view operation, int of) const;
@@ -67,6 +73,7 @@ struct CommunicatorImpl {
   Runtime& machine;
   layout::Watch* watch = nullptr;
   std::vector<PeerInfo> peers;
+  std::vector<int> domains;  // domainsOf() all ranks
   std::atomic<bool> aborted{false};
   std::atomic<std::uint32_t> nextSemaphore{0};
   std::uint64_t id = 0;  // of no other communicator of these ranks

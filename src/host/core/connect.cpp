@@ -43,7 +43,7 @@ std::shared_ptr<Connection> Communicator::connect(int peer, EndpointConfig const
   BootstrapAccess::checkTag(bootstrap, "connect", peer, tag);
   if (peer == rank()) fail(ErrorCode::invalidUsage, "rank {}: connect names this rank itself as the peer", peer);
   auto const transport = config.transport.value_or(transportTo(peer));
-  if (transport == Transport::memory && !impl_->sameHost(peer)) {
+  if (transport == Transport::memory && !impl_->sameHost(peer) && !impl_->sameDomain(peer)) {
     fail(ErrorCode::invalidUsage,
          "rank {}: rank {} is on another host, which the memory transport does not reach; use "
          "ib or tcp",

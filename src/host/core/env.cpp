@@ -122,6 +122,8 @@ Environment readEnvironment(VariableLookup const& lookup) {
   }
   result.multicast = parseSwitch("MSCCLPP_NVLS", valueOf(lookup, "MSCCLPP_NVLS").value_or(defaultOf("MSCCLPP_NVLS"))) &&
                      ncclAllowsMulticast(lookup);
+  result.fabric =
+      parseSwitch("MSCCLPP_FABRIC", valueOf(lookup, "MSCCLPP_FABRIC").value_or(defaultOf("MSCCLPP_FABRIC")));
   auto const transport = valueOf(lookup, "MSCCLPP_TRANSPORT").value_or(defaultOf("MSCCLPP_TRANSPORT"));
   if (transport != defaultOf("MSCCLPP_TRANSPORT")) result.transport = parseTransport("MSCCLPP_TRANSPORT", transport);
   auto const integer = [&](std::string const& name, std::int64_t least, std::int64_t most) {

@@ -30,7 +30,7 @@ MemoryDevice2DeviceSemaphore::MemoryDevice2DeviceSemaphore(Communicator const& c
   }
   auto impl = std::make_shared<Impl>();
   impl->keepAlive = shared;
-  impl->counters = DeviceMemory(communicator.device(), counterBytes);
+  impl->counters = DeviceMemory(communicator.device(), counterBytes, communicator.mappedKind());
   impl->own = communicator.registerMemory(impl->counters.data(), counterBytes);
   communicator.sendMemory(impl->own, peer, tag);
   impl->remote = communicator.recvMemory(peer, tag);

@@ -23,6 +23,7 @@ constexpr auto ofParts = std::to_array<std::string_view>({
     "MSCCLPP_DEVICE",       // Python: cuda or sim
     "MSCCLPP_SIM_DEVICES",  // of the simulated machine
     "MSCCLPP_SIM_DEVICES_PER_NODE",
+    "MSCCLPP_SIM_FABRIC",     // what joins hosts of it
     "MSCCLPP_SYMBOLIZER",     // of reports
     "MSCCLPP_COUNTS",         // of collectives (call_counts.hpp)
     "MSCCLPP_ROUND_BYTES",    // of those over several nodes

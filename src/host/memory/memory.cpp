@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/fabric_memory.hpp"
 #include "base/format.hpp"
 #include "base/keyed_hash.hpp"
 #include "host/memory/descriptor_server.hpp"
@@ -23,7 +24,7 @@ namespace mscclpp {
 namespace {
 
 constexpr std::uint64_t recordMagic = 0x6d7363636c706d65ull;
-constexpr std::uint32_t recordVersion = 3;
+constexpr std::uint32_t recordVersion = 4;
 
 // What serialize() writes, followed by a PieceRecord for each descriptor, and by a KeyRecord and its bytes for each
 // transport. In the byte order of the host; the magic number of another order is refused.
@@ -44,9 +45,12 @@ struct MemoryRecord {
   IpcHandle ipc;
   std::int32_t node;  // Runtime::nodeOf
   std::uint32_t keys;
+  FabricClique clique;  // of the device
+  std::uint32_t hasFabric;
+  FabricHandle fabric;
   std::uint64_t check;  // of everything but itself
 };
-static_assert(sizeof(MemoryRecord) == 176);
+static_assert(sizeof(MemoryRecord) == 264);
 
 struct PieceRecord {
   Key128 descriptor;
@@ -98,6 +102,7 @@ struct RegisteredMemory::Impl {
   mutable std::mutex exporting;
   mutable bool exported = false;
   mutable std::optional<IpcHandle> ipc;
+  mutable std::optional<FabricHandle> fabric;
   mutable std::vector<Key128> descriptors;  // by allocation
 
   // By transport; of the own memory the registrations that made the keys too.
@@ -106,6 +111,7 @@ struct RegisteredMemory::Impl {
 
   // Of memory from elsewhere.
   std::shared_ptr<void> source;
+  std::string whyFar{};  // it is not mapped, although NVLink goes there
 
   ~Impl() { withdraw(); }
   void withdraw() const noexcept {
@@ -118,7 +124,10 @@ struct RegisteredMemory::Impl {
     if (exported) return;
     withdraw();  // what a call that failed has left
     Runtime& machine = device.runtime();
-    if (allocations.size() == 1) ipc = machine.exportIpc(allocations.front());
+    if (allocations.size() == 1) {
+      ipc = machine.exportIpc(allocations.front());
+      if (fabricCliqueOf(device)) fabric = fabricMemoryOf(device)->exportFabric(allocations.front());
+    }
     for (auto const& allocation : allocations) {
       auto const file = machine.exportDescriptor(allocation);
       if (!file) {
@@ -127,7 +136,7 @@ struct RegisteredMemory::Impl {
       }
       descriptors.push_back(DescriptorServer::instance().publish(FileHandle(*file)));
     }
-    if (!ipc && descriptors.empty()) {
+    if (!ipc && !fabric && descriptors.empty()) {
       fail(ErrorCode::unsupported,
            "rank {}: the memory at {} can be shared with no other process; allocate it with GpuBuffer or cudaMalloc",
            rank, fmt::ptr(data));
@@ -148,6 +157,8 @@ std::string_view nameOf(MemoryReach reach) noexcept {
       return "IPC handle";
     case MemoryReach::descriptor:
       return "file descriptor";
+    case MemoryReach::fabric:
+      return "fabric handle";
     case MemoryReach::otherHost:
       return "another host's memory";
   }
@@ -211,8 +222,8 @@ std::byte* RegisteredMemory::data() const {
   Impl const& impl = get();
   if (impl.reach == MemoryReach::otherHost) {
     fail(ErrorCode::unsupported,
-         "memory of rank {} is on another host and has no address here; use a port channel, whose proxy reaches it",
-         impl.rank);
+         "memory of rank {} is on another host and has no address here; use a port channel, whose proxy reaches it{}",
+         impl.rank, impl.whyFar.empty() ? "" : "; NVLink goes there, but " + impl.whyFar);
   }
   return impl.data;
 }
@@ -280,12 +291,15 @@ std::vector<std::byte> RegisteredMemory::serialize(bool forOtherProcesses) const
     std::lock_guard const lock(impl.exporting);
     record.hasIpc = impl.ipc ? 1 : 0;
     if (impl.ipc) record.ipc = *impl.ipc;
+    record.hasFabric = impl.fabric ? 1 : 0;
+    if (impl.fabric) record.fabric = *impl.fabric;
     for (std::size_t i = 0; i < impl.descriptors.size(); ++i) {
       pieces.push_back({impl.descriptors[i], impl.allocations[i].bytes});
     }
   }
   record.pieces = static_cast<std::uint32_t>(pieces.size());
   record.node = impl.device.runtime().nodeOf(impl.device.ordinal);
+  record.clique = fabricCliqueOf(impl.device);
   record.keys = static_cast<std::uint32_t>(impl.keys.size());
   auto const head = bytesOf(record);
   std::vector<std::byte> all(head.begin(), head.end());
@@ -346,6 +360,22 @@ MemoryRecord parse(std::span<std::byte const> bytes, std::vector<PieceRecord>& p
   return record;
 }
 
+// Memory of another host, which NVLink joins to this one. Empty, or why it is not mapped.
+std::string mapFabric(MemoryRecord const& record, Device device, std::shared_ptr<void>& mapped) {
+  if (record.hasFabric == 0) {
+    return "it was not allocated for other hosts; make it MemoryKind::shareable, which is one allocation for all of it";
+  }
+  try {
+    Runtime& machine = device.runtime();
+    mapped = Import(fabricMemoryOf(device)->importFabric(device.ordinal, record.fabric, record.allocationBytes),
+                    [&machine](void* base) { machine.releaseImport(base); });
+    return {};
+  } catch (Error const& error) {
+    log(LogLevel::warn, "memory of rank {} ({} bytes) on another host: {}", record.rank, record.bytes, error.what());
+    return error.what();
+  }
+}
+
 }  // namespace
 
 RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes, Device device) {
@@ -361,17 +391,23 @@ RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes,
   impl->rank = record.rank;
   impl->device = device;
   impl->bytes = record.bytes;
+  auto const clique = fabricCliqueOf(device);
+  bool const joined = clique && record.clique == clique;
   if (record.hostIdentity != hostIdentity()) {
-    if (impl->keys.empty()) {
+    impl->reach = MemoryReach::otherHost;
+    if (joined) impl->whyFar = mapFabric(record, device, impl->source);
+    if (impl->source != nullptr) {
+      impl->reach = MemoryReach::fabric;
+      impl->data = static_cast<std::byte*>(impl->source.get()) + record.offset;
+    } else if (impl->keys.empty()) {
       fail(ErrorCode::unsupported,
            "memory of rank {} is on another host or in another network namespace, and is registered with no transport "
-           "to there; name one in registerMemory",
-           record.rank);
+           "to there; name one in registerMemory{}",
+           record.rank, impl->whyFar.empty() ? "" : "; NVLink goes there, but " + impl->whyFar);
     }
-    impl->reach = MemoryReach::otherHost;
     return RegisteredMemory(std::move(impl));
   }
-  bool const otherNode = record.node != machine.nodeOf(device.ordinal);
+  bool const otherNode = record.node != machine.nodeOf(device.ordinal) && !joined;
   if (record.process == processIdentity()) {
     auto const original = Impl::Table::instance().find(record.registration);
     if (!original) {

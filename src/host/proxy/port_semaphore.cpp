@@ -32,7 +32,7 @@ Host2DeviceSemaphore::Host2DeviceSemaphore(Communicator const& communicator, std
   int const peer = connection->peer();
   impl->keepAlive = CommunicatorImpl::of(communicator);
   impl->connection = std::move(connection);
-  impl->counters = DeviceMemory(communicator.device(), counterBytes);
+  impl->counters = DeviceMemory(communicator.device(), counterBytes, communicator.mappedKind());
   impl->own = communicator.registerMemory(impl->counters.data(), counterBytes, impl->connection->transport());
   communicator.sendMemory(impl->own, peer, tag);
   impl->remote = communicator.recvMemory(peer, tag);

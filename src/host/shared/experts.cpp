@@ -120,7 +120,7 @@ Experts::Experts(Communicator const& communicator, layout::ExpertLimits const& l
   } else {
     DeviceMemory memory;
     members.together([&] {
-      memory = DeviceMemory(communicator.device(), handle_.layout.total);
+      memory = DeviceMemory(communicator.device(), handle_.layout.total, communicator.mappedKind());
       return std::vector<std::byte>{};
     });
     window_.emplace(communicator, std::move(memory), members.ranks());

@@ -54,21 +54,7 @@ GpuBuffer<T> onDevice(Device device, std::vector<T> const& values) {
 
 }  // namespace
 
-std::vector<int> hostsOf(Communicator const& communicator) {
-  auto const& ranks = *CommunicatorImpl::of(communicator);
-  // As Communicator::reaches() has it of its own rank.
-  auto const reach = [&](int one, int other) {
-    auto const &a = ranks.peer(one), &b = ranks.peer(other);
-    return a.hostIdentity == b.hostIdentity && a.node == b.node;
-  };
-  std::vector<int> hosts;
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    int first = 0;
-    while (!reach(first, rank)) ++first;
-    hosts.push_back(first);
-  }
-  return hosts;
-}
+std::vector<int> hostsOf(Communicator const& communicator) { return CommunicatorImpl::of(communicator)->domains; }
 
 std::vector<std::vector<int>> nodesOf(std::vector<int> const& hosts) {
   std::map<int, std::vector<int>> byHost;
@@ -186,9 +172,10 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
       static_cast<std::size_t>(std::find(impl.ownNode().begin(), impl.ownNode().end(), self) - impl.ownNode().begin());
   auto const rails = impl.ownNode().size();
   auto const device = communicator.device();
+  auto const kind = communicator.mappedKind();
   auto const slot =
       requirement.reductions ? roundUp<std::size_t>(requirement.bytes / rails + 2 * alignment, alignment) : 0;
-  impl.data = GpuBuffer<std::byte>(device, roundUp<std::size_t>(requirement.bytes, alignment));
+  impl.data = GpuBuffer<std::byte>(device, roundUp<std::size_t>(requirement.bytes, alignment), kind);
   if (slot != 0) impl.inbox = GpuBuffer<std::byte>(device, slot * impl.nodes.size());
   impl.team =
       std::make_unique<Team>(communicator, layout::WorkspaceRequirement{.blocks = requirement.blocks}, impl.ownNode());
@@ -196,7 +183,7 @@ HierarchicalTeam::HierarchicalTeam(Communicator const& communicator, HierarchyRe
   // Behind the slots of an outbox lies how much each of them holds.
   auto const part = requirement.bytes / all.size() / sizeof(std::uint64_t) * sizeof(std::uint64_t);
   if (requirement.allToAll) {
-    impl.outbox = GpuBuffer<std::byte>(device, all.size() * (part + sizeof(std::uint64_t)));
+    impl.outbox = GpuBuffer<std::byte>(device, all.size() * (part + sizeof(std::uint64_t)), kind);
     impl.outboxWindow =
         std::make_unique<MemoryWindow>(communicator, impl.outbox.data(), impl.outbox.bytes(), impl.ownNode());
   }

@@ -122,7 +122,7 @@ void Making::requireDevices() const {
   if (buffers_.empty()) fail(ErrorCode::invalidUsage, "rank {}: multicast window of no buffers; give 1 or more", self);
   auto const& shared = *CommunicatorImpl::of(communicator_);
   for (int const member : members_.ranks()) {
-    if (!communicator_.reaches(member)) {
+    if (!communicator_.reaches(member) || !shared.sameHost(member)) {
       fail(ErrorCode::unsupported, "rank {}: rank {} is on another host; a multicast window's ranks share one host",
            self, member);
     }
@@ -256,12 +256,15 @@ bool isNvlsSupported(Device device) { return whyNoMulticast(device).empty(); }
 
 bool canMulticast(Communicator const& communicator, void const* memory) {
   auto const device = communicator.device();
+  auto const& shared = *CommunicatorImpl::of(communicator);
   auto const& runtime = device.runtime();
   bool const binds =
       memory == nullptr || (runtime.multicastBinds(memory) && runtime.allocationOf(memory).base == memory);
+  bool oneHost = true;
+  for (int peer = 0; peer < communicator.size(); ++peer) oneHost = oneHost && shared.sameHost(peer);
   std::vector<std::uint8_t> can(static_cast<std::size_t>(communicator.size()));
   can[static_cast<std::size_t>(communicator.rank())] =
-      isNvlsSupported(communicator.device()) && communicator.ranksPerDevice() == 1 && binds ? 1 : 0;
+      isNvlsSupported(communicator.device()) && communicator.ranksPerDevice() == 1 && binds && oneHost ? 1 : 0;
   communicator.setup()->allGather(can.data(), sizeof can[0]);
   return std::find(can.begin(), can.end(), std::uint8_t{0}) == can.end();
 }

@@ -188,9 +188,12 @@ PointToPoint::PointToPoint(Communicator const& communicator, layout::PointToPoin
                                                     static_cast<std::uint32_t>(near.size()), requirement);
   handle_.layout.lines = wholeLines ? 1 : 0;
   auto const& layout = handle_.layout;
-  bool const later = requirement.stagesLater && layout.stages != 0;
+  // By a later request, which the owner's process answers, only its host gets to them.
+  bool const oneHost = std::ranges::all_of(near, [&](int member) { return shared.sameHost(member); });
+  bool const later = requirement.stagesLater && layout.stages != 0 && oneHost;
   auto const keys = members.together([&] {
-    memory_ = std::make_unique<DeviceMemory>(communicator.device(), layout.total + (later ? 0 : layout.stages));
+    memory_ = std::make_unique<DeviceMemory>(communicator.device(), layout.total + (later ? 0 : layout.stages),
+                                             communicator.mappedKind());
     std::vector<std::byte> key;
     if (later) {
       late_.reset(new LateStages{{self, communicator.device(), layout.stages, members.alone()}, communicator.device()});

@@ -51,7 +51,7 @@ SymmetricArena::SymmetricArena(Communicator const& communicator, std::optional<v
     if (bytes == 0) fail(ErrorCode::invalidUsage, "rank {}: an arena of 0 bytes; ask for at least 1", self);
     if (!memory) {
       own = DeviceMemory(communicator.device(), bytes,
-                         use == WindowUse::multicast ? MemoryKind::shareable : MemoryKind::standard);
+                         use == WindowUse::multicast ? MemoryKind::shareable : communicator.mappedKind());
     }
     static std::atomic<std::uint64_t> made{0};
     return std::uint64_t{static_cast<unsigned>(self)} << 48 | ++made;

@@ -105,7 +105,7 @@ Team::Team(Communicator const& communicator, layout::WorkspaceRequirement const&
       fail(ErrorCode::unsupported, "rank {}: rank {} is on another host; a team's ranks share one host", self, member);
     }
     workspace_ = DeviceMemory(communicator.device(), handle_.layout.total,
-                              requirement.multicast != 0 ? MemoryKind::shareable : MemoryKind::standard);
+                              requirement.multicast != 0 ? MemoryKind::shareable : communicator.mappedKind());
     own = communicator.registerMemory(workspace_.data(), handle_.layout.total);
     return own.serialize(!members.alone());
   });

@@ -26,7 +26,7 @@ TileFlags::TileFlags(Communicator const& communicator, layout::TileFlagsSize con
       fail(ErrorCode::invalidUsage, "rank {}: TileFlags for {} tiles and grids of {} blocks; ask for at least 1 each",
            self, size.tiles, size.blocks);
     }
-    if (arena == nullptr) memory = DeviceMemory(communicator.device(), layout.total);
+    if (arena == nullptr) memory = DeviceMemory(communicator.device(), layout.total, communicator.mappedKind());
     return size;
   });
   for (std::size_t i = 0; i < sizes.size(); ++i) {

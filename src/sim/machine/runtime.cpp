@@ -10,6 +10,7 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include "base/fabric_memory.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/sim/backend/launch.hpp"
@@ -18,6 +19,7 @@
 #include "sim/machine/host_words.hpp"
 #include "sim/machine/kernel.hpp"
 #include "sim/machine/machine.hpp"
+#include "sim/memory/fabric.hpp"
 
 namespace mscclpp::sim {
 namespace {
@@ -73,7 +75,7 @@ class TaskOfHost final : public HostThread {
   Stream* stream_;
 };
 
-class SimRuntime final : public Runtime {
+class SimRuntime final : public Runtime, public FabricMemory {
  public:
   DeviceKind kind() const override { return DeviceKind::sim; }
   int deviceCount() const override { return machine().deviceCount(); }
@@ -111,6 +113,16 @@ class SimRuntime final : public Runtime {
     return machine().heap().import(device, descriptor, bytes);
   }
   void releaseImport(void* base) noexcept override { machine().heap().releaseImport(base); }
+
+  FabricClique cliqueOf(int) const override { return simulatedClique(); }
+  std::optional<FabricHandle> exportFabric(Allocation const& allocation) override {
+    return nameMemory(machine().heap().descriptorOf(allocation.base));
+  }
+  void* importFabric(int device, FabricHandle const& handle, std::size_t bytes) override {
+    machine().checkDevice(device, "importFabric");
+    return machine().heap().import(device, openMemory(handle).get(), bytes);
+  }
+
   void enablePeer(int device, Allocation const& allocation) override {
     machine().checkDevice(device, "enablePeer");
     machine().heap().enablePeer(device, allocation);

@@ -147,13 +147,17 @@ bool Heap::releaseImport(void* base) noexcept {
   return true;
 }
 
-int Heap::duplicateDescriptor(void const* base) const {
+int Heap::descriptorOf(void const* base) const {
   std::shared_lock const lock(mutex_);
   auto const* region = find(reinterpret_cast<std::uintptr_t>(base));
   if (region == nullptr || region->descriptor < 0) {
     throw Error(ErrorCode::invalidUsage, fmt::format("cannot export {}: this process has not allocated it", base));
   }
-  int const copy = ::fcntl(region->descriptor, F_DUPFD_CLOEXEC, 0);
+  return region->descriptor;
+}
+
+int Heap::duplicateDescriptor(void const* base) const {
+  int const copy = ::fcntl(descriptorOf(base), F_DUPFD_CLOEXEC, 0);
   if (copy < 0) throwSystemError(fmt::format("cannot duplicate the descriptor of {}", base), errno);
   return copy;
 }

@@ -32,6 +32,8 @@ class Heap {
   void* import(int device, int descriptor, std::size_t bytes);
   bool releaseImport(void* base) noexcept;
   int duplicateDescriptor(void const* base) const;
+  // The allocation's own, open for as long as it is there.
+  int descriptorOf(void const* base) const;
 
   Allocation allocationOf(void const* pointer) const;
   void enablePeer(int device, Allocation const& allocation);
