@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/fabric_memory.hpp"
 #include "base/format.hpp"
 #include "host/cuda/cuda_copy_engine.hpp"
 #include "host/cuda/cuda_error.hpp"
+#include "host/cuda/fabric_driver.hpp"
 #include "host/cuda/multicast_driver.hpp"
 #include "host/memory/split_memory.hpp"
 #include "mscclpp/base/bits.hpp"
@@ -144,7 +146,7 @@ class StreamNumbers {
   std::uint64_t made_ = 0;
 };
 
-class CudaRuntime final : public Runtime, public SplitMemory {
+class CudaRuntime final : public Runtime, public SplitMemory, public FabricMemory {
  public:
   explicit CudaRuntime(int devices) : devices_(devices), perDevice_(static_cast<std::size_t>(devices)) {}
 
@@ -302,12 +304,34 @@ class CudaRuntime final : public Runtime, public SplitMemory {
     driver_.check(driver_.memImportFromShareableHandle(&handle, reinterpret_cast<void*>(std::intptr_t{descriptor}),
                                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                   fmt::format("import a peer's memory on CUDA device {}", device));
-    std::size_t const rounded = roundUp(bytes, granularity(requestFor(device)));
-    void* const base =
-        map(handle, rounded, {device}, fmt::format("map {} bytes of a peer's memory on CUDA device {}", bytes, device));
+    return mapImported(device, handle, bytes);
+  }
+
+  FabricClique cliqueOf(int device) const override {
+    auto const busId = properties(device).busId;
+    DeviceScope const scope(device);
     std::lock_guard const lock(mutex_);
-    imports_[static_cast<std::byte*>(base)] = {rounded, device, Imported::descriptor};
-    return base;
+    auto& known = perDevice_[static_cast<std::size_t>(device)].clique;
+    if (!known) {
+      std::string why;
+      known = driverCliqueOf(device, busId, why);
+      // Who has such a fabric wants to know.
+      auto const level = askFabricState(busId).clique ? LogLevel::warn : LogLevel::info;
+      if (!why.empty()) log(level, "CUDA device {} reaches no memory of other hosts: {}", device, why);
+    }
+    return *known;
+  }
+
+  std::optional<FabricHandle> exportFabric(Allocation const& allocation) override {
+    DeviceScope const scope(allocation.device);
+    return driverExportFabric(allocation.base);
+  }
+
+  void* importFabric(int device, FabricHandle const& fabric, std::size_t bytes) override {
+    checkDevice(device);
+    DeviceScope const scope(device);
+    CUmemGenericAllocationHandle const handle = driverImportFabric(fabric, device, bytes);
+    return mapImported(device, handle, bytes);
   }
 
   // Virtual memory; what cuMemGetAddressRange tells of it is what one handle is mapped to.
@@ -557,13 +581,14 @@ class CudaRuntime final : public Runtime, public SplitMemory {
   struct PerDevice {
     DeviceProperties properties;
     cudaStream_t utility = nullptr;
+    std::optional<FabricClique> clique{};
   };
   struct Mapping {
     CUmemGenericAllocationHandle handle;
     std::size_t bytes;
   };
   // A peer's memory, valid on `device` only, wherever it lies.
-  enum class Imported : std::uint8_t { ipc, descriptor, pieces };
+  enum class Imported : std::uint8_t { ipc, handle, pieces };
   struct Import {
     std::size_t bytes;
     int device;
@@ -643,6 +668,7 @@ class CudaRuntime final : public Runtime, public SplitMemory {
                   fmt::format("let CUDA device {} use virtual memory of device {}", device, allocation.device));
   }
 
+  // What others on this host map by descriptor; those on hosts that NVLink joins by fabric handle.
   static CUmemAllocationProp requestFor(int device) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -660,10 +686,22 @@ class CudaRuntime final : public Runtime, public SplitMemory {
   }
 
   void* allocateShareable(int device, std::size_t bytes, std::string const& operation) {
-    CUmemAllocationProp const properties = requestFor(device);
+    CUmemAllocationProp properties = requestFor(device);
     std::size_t const rounded = roundUp(bytes, granularity(properties));
     CUmemGenericAllocationHandle handle{};
-    driver_.check(driver_.memCreate(&handle, rounded, &properties, 0), operation);
+    auto code = CUDA_ERROR_NOT_SUPPORTED;
+    if (fabricCliqueOf({DeviceKind::cuda, device})) {
+      properties.requestedHandleTypes =
+          static_cast<CUmemAllocationHandleType>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | fabricHandleType);
+      code = driver_.memCreate(&handle, rounded, &properties, 0);
+      if (code != CUDA_SUCCESS) {
+        log(LogLevel::warn, "{}: no fabric handle, so that other hosts cannot map it: {}", operation,
+            driver_.nameOf(code));
+        properties = requestFor(device);
+      }
+    }
+    if (code != CUDA_SUCCESS) code = driver_.memCreate(&handle, rounded, &properties, 0);
+    driver_.check(code, operation);
     std::vector<int> users{device};
     for (int other = 0; other < devices_; ++other) {
       int possible = 0;
@@ -673,6 +711,16 @@ class CudaRuntime final : public Runtime, public SplitMemory {
       }
     }
     return map(handle, rounded, users, operation);
+  }
+
+  // A peer's, which it takes over.
+  void* mapImported(int device, CUmemGenericAllocationHandle handle, std::size_t bytes) {
+    std::size_t const rounded = roundUp(bytes, granularity(requestFor(device)));
+    void* const base =
+        map(handle, rounded, {device}, fmt::format("map {} bytes of a peer's memory on CUDA device {}", bytes, device));
+    std::lock_guard const lock(mutex_);
+    imports_[static_cast<std::byte*>(base)] = {rounded, device, Imported::handle};
+    return base;
   }
 
   // Takes over `handle`.

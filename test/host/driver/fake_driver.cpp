@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Has the name of the CUDA driver's library, and writes down how it is called: what takes part in multicast memory, and
-// every way to ask for such functions. Keeps track of what was made and not given back, and fails where it is told to.
+// Has the name of the CUDA driver's library, and writes down how it is called: what takes part in multicast memory and
+// in fabric handles, and every way to ask for such functions. Keeps track of what was made and not given back, and
+// fails where it is told to.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -27,7 +28,15 @@ struct Access {
   int flags;
 };
 
+struct Allocation {
+  int type;
+  int handleTypes;
+  int location;
+  int device;
+};
+
 constexpr std::size_t granularity = 65536;
+constexpr std::size_t fabricHandleBytes = 64;
 
 struct State {
   std::mutex mutex;
@@ -35,6 +44,7 @@ struct State {
   std::string failing;  // function
   int failAfter = 0;    // of its calls succeed
   bool supported = true;
+  bool fabric = true;
   std::map<unsigned long long, ino_t> handles;  // with the object that each stands for
   unsigned long long lastHandle = 0;
   std::map<ino_t, int> devices;  // added to each object, by this process
@@ -51,6 +61,20 @@ State& state() {
 int note(State& s, char const* name) {
   ++s.calls[name];
   return s.failing == name && s.failAfter-- <= 0 ? 801 : 0;
+}
+
+// The handle's value is the descriptor, so that it can be exported.
+int keep(unsigned long long& handle, int file) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return 1;
+  handle = static_cast<unsigned long long>(file);
+  state().handles[handle] = status.st_ino;
+  return 0;
+}
+int make(unsigned long long& handle) { return keep(handle, ::memfd_create("fake_memory", MFD_CLOEXEC)); }
+// The same memory once more.
+int again(unsigned long long& handle, unsigned long long known) {
+  return keep(handle, ::fcntl(static_cast<int>(known), F_DUPFD_CLOEXEC, 0));
 }
 
 }  // namespace
@@ -81,6 +105,7 @@ void fakeDriverFail(char const* name, int after) {
   state().failing = name;
   state().failAfter = after;
 }
+void fakeDriverFabric(int supported) { state().fabric = supported != 0; }
 void fakeDriverSupport(int supported) { state().supported = supported != 0; }
 // What was made and not given back: handles, bindings, mappings, ranges of addresses.
 int fakeDriverLeft() {
@@ -105,7 +130,7 @@ int cuDeviceGet(int* number, int device) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   std::lock_guard const lock(state().mutex);
-  *value = attribute == 132 && state().supported ? 1 : 0;
+  *value = (attribute == 132 && state().supported) || (attribute == 128 && state().fabric) ? 1 : 0;
   return note(state(), attribute == 132 ? "cuDeviceGetAttribute(Multicast)" : "cuDeviceGetAttribute");
 }
 // All that anybody asks for by name is counted, and not given.
@@ -129,18 +154,18 @@ int cuMulticastCreate(unsigned long long* handle, Properties const* properties) 
   auto& s = state();
   if (auto const code = note(s, "cuMulticastCreate")) return code;
   if (properties->size == 0 || properties->size % granularity != 0) return 1;
-  int const file = ::memfd_create("fake_multicast", MFD_CLOEXEC);
-  struct stat status {};
-  ::fstat(file, &status);
-  // The handle's value is the descriptor, so that it can be exported.
-  *handle = static_cast<unsigned long long>(file);
-  s.handles[*handle] = status.st_ino;
-  return 0;
+  return make(*handle);
 }
 int cuMemExportToShareableHandle(void* out, unsigned long long handle, int type, unsigned long long) {
   std::lock_guard const lock(state().mutex);
   if (auto const code = note(state(), "cuMemExportToShareableHandle")) return code;
-  if (type != 1 || state().handles.count(handle) == 0) return 1;
+  if (state().handles.count(handle) == 0) return 1;
+  if (type == 8) {
+    std::memset(out, 0, fabricHandleBytes);
+    std::memcpy(out, &state().handles[handle], sizeof(ino_t));
+    return 0;
+  }
+  if (type != 1) return 1;
   int const copy = ::fcntl(static_cast<int>(handle), F_DUPFD_CLOEXEC, 0);
   std::memcpy(out, &copy, sizeof copy);
   return 0;
@@ -148,12 +173,32 @@ int cuMemExportToShareableHandle(void* out, unsigned long long handle, int type,
 int cuMemImportFromShareableHandle(unsigned long long* handle, void* file, int type) {
   std::lock_guard const lock(state().mutex);
   if (auto const code = note(state(), "cuMemImportFromShareableHandle")) return code;
-  struct stat status {};
-  int const copy = ::fcntl(static_cast<int>(reinterpret_cast<std::size_t>(file)), F_DUPFD_CLOEXEC, 0);
-  if (type != 1 || ::fstat(copy, &status) != 0) return 1;
-  *handle = static_cast<unsigned long long>(copy);
-  state().handles[*handle] = status.st_ino;
-  return 0;
+  if (type == 8) {
+    ino_t memory = 0;
+    std::memcpy(&memory, file, sizeof memory);
+    for (auto const& [known, node] : state().handles) {
+      if (node == memory) return again(*handle, known);
+    }
+    return 1;
+  }
+  return type == 1 ? again(*handle, reinterpret_cast<std::size_t>(file)) : 1;
+}
+int cuMemGetAllocationGranularity(std::size_t* bytes, Allocation const* properties, int) {
+  std::lock_guard const lock(state().mutex);
+  *bytes = granularity;
+  return properties->type == 1 && properties->location == 1 ? note(state(), "cuMemGetAllocationGranularity") : 1;
+}
+int cuMemCreate(unsigned long long* handle, std::size_t bytes, Allocation const* properties, unsigned long long) {
+  std::lock_guard const lock(state().mutex);
+  if (auto const code = note(state(), "cuMemCreate")) return code;
+  if (bytes == 0 || bytes % granularity != 0 || properties->handleTypes != 9) return 1;
+  return make(*handle);
+}
+// Of any address but 0, as of memory of its own.
+int cuMemRetainAllocationHandle(unsigned long long* handle, void* address) {
+  std::lock_guard const lock(state().mutex);
+  if (auto const code = note(state(), "cuMemRetainAllocationHandle")) return code;
+  return address == nullptr ? 1 : make(*handle);
 }
 int cuMulticastAddDevice(unsigned long long handle, int) {
   std::lock_guard const lock(state().mutex);
