@@ -88,6 +88,37 @@ TEST_CASE("GPUs that do not reach each other are broken, those without NVLink sl
   CHECK(says(slow, Weight::slow, "GPUs 0 and 1 are joined without NVLink"));
 }
 
+TEST_CASE("NVLink to other hosts: what joins them, and what it lacks") {
+  Machine machine;
+  auto gpus = twoGpus();
+  auto const report = [&] {
+    Report made;
+    addGpus(made, machine.sources(), gpus);
+    return made;
+  };
+  CHECK(report().text().find("fabric   nobody says") != std::string::npos);
+  for (auto& gpu : gpus.all) {
+    gpu.fabric = {.registration = FabricState::Registration::completed};
+    gpu.fabricHandles = true;
+  }
+  CHECK(report().text().find("none: NVLink ends at this host") != std::string::npos);
+  CHECK(report().findings().empty());
+  for (auto& gpu : gpus.all) gpu.fabric.clique = {.cluster = {0xab, 1}, .clique = 6};
+  CHECK(report().text().find("clique 6 of cluster ab010000") != std::string::npos);
+  CHECK(says(report(), Weight::slow, "/dev/nvidia-caps-imex-channels", "nvidia-imex on all hosts"));
+  machine.file("dev/nvidia-caps-imex-channels/channel0", "");
+  CHECK(says(report(), Weight::note, "no nvidia-imex is seen here", "systemctl start nvidia-imex"));
+  gpus.all[1].fabricHandles = false;
+  CHECK(says(report(), Weight::slow, "not used by GPU 1: the driver has no fabric handles"));
+  gpus.all[1].fabric.registration = FabricState::Registration::inProgress;
+  CHECK(says(report(), Weight::slow, "GPU 1: its registration with the fabric has not ended"));
+  gpus.all[1].fabric.status = 9;
+  gpus.all[1].fabric.registration = FabricState::Registration::completed;
+  CHECK(report().text().find("GPUs 1: its registration with the fabric has failed") != std::string::npos);
+  machine.variables["MSCCLPP_FABRIC"] = "0";
+  CHECK(says(report(), Weight::note, "turned off (MSCCLPP_FABRIC)"));
+}
+
 TEST_CASE("ranks that share GPUs without MPS are slow") {
   Machine machine{{{"MSCCLPP_RANK", "2"}, {"MSCCLPP_WORLD_SIZE", "4"}, {"MSCCLPP_MASTER_ADDR", "127.0.0.1"}}};
   Report alone, shared;

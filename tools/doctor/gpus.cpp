@@ -14,7 +14,7 @@ namespace {
 
 // Numbers of cuda.h and nvml.h, which a build without CUDA has not.
 constexpr int multiprocessorCount = 16, asyncEngineCount = 40, majorVersion = 75, minorVersion = 76,
-              multicastSupported = 132;
+              fabricSupported = 128, multicastSupported = 132;
 constexpr int nativeAtomicSupported = 3;
 constexpr int stubLibrary = 34, noDevice = 100, systemDriverMismatch = 803;
 constexpr unsigned mostLinks = 18;
@@ -152,6 +152,8 @@ Gpus askDriver() {
     (void)driver.bytes(&bytes, device);
     Gpu gpu{.name = name.data(), .busId = busId.data(), .bytes = bytes};
     gpu.links = links.of(gpu.busId);
+    gpu.fabric = askFabricState(gpu.busId);
+    gpu.fabricHandles = driver.valueOf(fabricSupported, device) != 0;
     for (auto& letter : gpu.busId) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
     gpu.multiprocessors = driver.valueOf(multiprocessorCount, device);
     gpu.computeMajor = driver.valueOf(majorVersion, device);

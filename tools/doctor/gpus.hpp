@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "host/cuda/fabric_driver.hpp"
+
 namespace mscclpp::doctor {
 
 struct Gpu {
@@ -20,6 +22,8 @@ struct Gpu {
   int copyEngines = 0;
   bool multicast = false;
   int links = -1;               // of NVLink that are up; -1: nobody says
+  FabricState fabric{};         // that joins hosts
+  bool fabricHandles = false;   // by which memory goes to them
   std::vector<bool> reaches{};  // by GPU: its memory can be mapped
   std::vector<bool> atomics{};  // by GPU: atomic operations go there
 };

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <sstream>
 
@@ -91,6 +92,59 @@ std::string ncclText() {
 }
 
 bool hasGpuFiles(Sources const& sources) { return fs::exists(sources.root + "/dev/nvidia0"); }
+
+std::string nameOf(FabricClique const& of) {
+  std::string cluster;
+  for (auto const byte : of.cluster) cluster += fmt::format("{:02x}", byte);
+  return fmt::format("clique {} of cluster {}", of.clique, cluster);
+}
+
+// NVLink between hosts: whether the GPUs are joined to other hosts', and what keeps the library from that.
+void addFabric(Report& report, Section& section, Sources const& sources, Gpus const& gpus) {
+  std::map<std::string, std::vector<std::size_t>> said, hindered;
+  for (std::size_t i = 0; i < gpus.all.size(); ++i) {
+    auto const& gpu = gpus.all[i];
+    using Registration = FabricState::Registration;
+    auto const registration = gpu.fabric.registration;
+    bool const none = registration == Registration::unsupported ||
+                      (registration == Registration::completed && gpu.fabric.status == 0 && !gpu.fabric.clique);
+    auto const why = whyNoFabric(gpu.fabric, gpu.fabricHandles);
+    said[none                                          ? "none: NVLink ends at this host"
+         : registration == Registration::unknown       ? "nobody says whether NVLink goes to other hosts"
+         : gpu.fabric.clique && gpu.fabric.status == 0 ? nameOf(gpu.fabric.clique)
+                                                       : why]
+        .push_back(i);
+    if (!none && registration != Registration::unknown && !why.empty()) hindered[why].push_back(i);
+  }
+  std::vector<std::string> texts;
+  for (auto const& [text, which] : said) {
+    texts.push_back(said.size() == 1 ? text : fmt::format("GPUs {}: {}", fmt::join(which, " "), text));
+  }
+  section.lines.emplace_back("fabric", fmt::format("{}", fmt::join(texts, "; ")));
+  for (auto const& [why, which] : hindered) {
+    report.find(Weight::slow,
+                fmt::format("NVLink to other hosts is not used by GPU {}: {}", fmt::join(which, " "), why),
+                "nvidia-smi -q tells of it under Fabric");
+  }
+  bool const usable =
+      std::ranges::any_of(gpus.all, [](Gpu const& gpu) { return whyNoFabric(gpu.fabric, gpu.fabricHandles).empty(); });
+  if (!usable) return;
+  if (sources.variable("MSCCLPP_FABRIC").value_or("1") == "0") {
+    report.find(Weight::note, "NVLink to other hosts is turned off (MSCCLPP_FABRIC)",
+                "unset it on all ranks: kernels then use memory of all hosts of the clique");
+  } else if (entriesOf(sources.root + fabricChannels).empty()) {
+    report.find(Weight::slow,
+                fmt::format("NVLink goes to other hosts, and nothing in {} lets this process use it: their memory is "
+                            "reached over the network",
+                            fabricChannels),
+                "start the service nvidia-imex on all hosts of the clique, load the kernel's driver with "
+                "NVreg_CreateImexChannel0=1 or have nvidia-modprobe make a channel, and pass that on to containers");
+  } else if (sources.ask("pgrep -x nvidia-imex").empty()) {
+    report.find(Weight::note,
+                "NVLink goes to other hosts, and no nvidia-imex is seen here, without which it is not used",
+                "systemctl start nvidia-imex, on all hosts of the clique; from a container it may not be seen");
+  }
+}
 
 std::string sharing(Sources const& sources) {
   auto const pipe = sources.variable("CUDA_MPS_PIPE_DIRECTORY").value_or("/tmp/nvidia-mps");
@@ -212,6 +266,7 @@ void addGpus(Report& report, Sources const& sources, Gpus const& gpus) {
     report.find(Weight::note, "multicast by the switch is turned off (MSCCLPP_NVLS or NCCL_NVLS_ENABLE)",
                 "where nobody forbids it, unset both: large all-reduces get faster");
   }
+  addFabric(report, section, sources, gpus);
   auto const pipe = sharing(sources);
   section.lines.emplace_back("sharing",
                              pipe.empty() ? "no MPS: ranks that share a GPU take turns" : "MPS runs, at " + pipe);
