@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What ranks share, and what kernels of users take of it: registered memory, connections, semaphores, memory channels,
-// switch channels, windows and teams. proxies.cpp has what needs a proxy.
+// switch channels, windows, arenas and teams. proxies.cpp has what needs a proxy.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
@@ -20,6 +21,7 @@
 #include "handles.hpp"
 #include "mscclpp/host/connection.hpp"
 #include "mscclpp/host/error.hpp"
+#include "mscclpp/host/fused/symmetric_arena.hpp"
 #include "mscclpp/host/memory.hpp"
 #include "mscclpp/host/memory_channel.hpp"
 #include "mscclpp/host/memory_window.hpp"
@@ -33,6 +35,15 @@ namespace {
 
 using Ranks = std::vector<int>;
 using Transports = std::vector<Transport>;
+
+layout::WorkspaceRequirement requirementOf(std::uint32_t blocks, std::uint64_t packetBytes, std::uint64_t lineBytes,
+                                           std::uint64_t stageBytes, bool multicast) {
+  return {.blocks = blocks,
+          .packetBytes = packetBytes,
+          .lineBytes = lineBytes,
+          .stageBytes = stageBytes,
+          .multicast = multicast ? 1u : 0u};
+}
 
 TransportSet setOf(Transports const& several) {
   TransportSet set;
@@ -246,6 +257,45 @@ void bindWindows(nb::module_& module) {
           "Address of the own memory.")
       .def("size", &MemoryWindow::size, "Bytes of each rank.")
       .def("memories", &MemoryWindow::memories, "By rank in the window, for proxies.");
+  nb::class_<SymmetricArena>(
+      module, "SymmetricArena",
+      "One window that all its ranks cut into the same parts, in the same order. Collective over "
+      "its ranks; none: all.")
+      .def(
+          "__init__",
+          [](SymmetricArena* self, Communicator const& communicator, std::size_t bytes, std::uintptr_t memory,
+             Ranks ranks, WindowUse use) {
+            if (memory == 0) {
+              new (self) SymmetricArena(communicator, bytes, std::move(ranks), use);
+            } else {
+              new (self) SymmetricArena(communicator, pointerOf(memory), bytes, std::move(ranks), use);
+            }
+          },
+          nb::arg("communicator"), nb::arg("bytes"), nb::arg("memory") = 0, nb::arg("ranks") = Ranks(),
+          nb::arg("use") = WindowUse::threads, nb::keep_alive<1, 2>(), WithoutGil(),
+          "`memory`: the address of somebody's who keeps it as long as the arena and its parts; 0: of its own. Its "
+          "content is lost as parts are taken.")
+      .def(
+          "take",
+          [](SymmetricArena& self, std::string const& name, std::size_t bytes, std::size_t alignment) {
+            return self.take(name, bytes, alignment);
+          },
+          nb::arg("name"), nb::arg("bytes"), nb::arg("alignment") = SymmetricArena::line, WithoutGil(),
+          "The next bytes, zero, aligned alike on every rank, as a window; for good, it may outlive the arena. `name` "
+          "is what errors call it. Collective: raises on all ranks where they do not take the same, or it does not "
+          "fit.")
+      .def_static(
+          "room",
+          [](std::vector<std::size_t> const& parts) {
+            std::size_t total = 0;
+            for (auto const bytes : parts) total += SymmetricArena::room({bytes});
+            return total;
+          },
+          nb::arg("parts"), "Bytes that parts of these sizes take together.")
+      .def_prop_ro("window", &SymmetricArena::window, nb::rv_policy::reference_internal)
+      .def_prop_ro("size", &SymmetricArena::size, "Bytes in all.")
+      .def_prop_ro("used", &SymmetricArena::used, "Bytes of parts, and what lies unused ahead of them.")
+      .def_prop_ro("ranks", &SymmetricArena::ranks);
   nb::class_<Team>(module, "Team",
                    "Ranks that run collectives of the library together in kernels of users, with a workspace each. "
                    "Collective over its ranks; none: all.")
@@ -253,16 +303,21 @@ void bindWindows(nb::module_& module) {
           "__init__",
           [](Team* self, Communicator const& communicator, std::uint32_t blocks, std::uint64_t packetBytes,
              std::uint64_t lineBytes, std::uint64_t stageBytes, bool multicast, Ranks ranks) {
-            layout::WorkspaceRequirement const need{.blocks = blocks,
-                                                    .packetBytes = packetBytes,
-                                                    .lineBytes = lineBytes,
-                                                    .stageBytes = stageBytes,
-                                                    .multicast = multicast ? 1u : 0u};
-            new (self) Team(communicator, need, std::move(ranks));
+            new (self) Team(communicator, requirementOf(blocks, packetBytes, lineBytes, stageBytes, multicast),
+                            std::move(ranks));
           },
           nb::arg("communicator"), nb::arg("blocks"), nb::arg("packet_bytes") = 0, nb::arg("line_bytes") = 0,
           nb::arg("stage_bytes") = 0, nb::arg("multicast") = false, nb::arg("ranks") = Ranks(), WithoutGil(),
           "`blocks`: of the largest grid; bytes: that each block must be able to receive in one round.")
+      .def(
+          "__init__",
+          [](Team* self, SymmetricArena& arena, std::uint32_t blocks, std::uint64_t packetBytes,
+             std::uint64_t lineBytes, std::uint64_t stageBytes, bool multicast) {
+            new (self) Team(arena, requirementOf(blocks, packetBytes, lineBytes, stageBytes, multicast));
+          },
+          nb::arg("arena"), nb::arg("blocks"), nb::arg("packet_bytes") = 0, nb::arg("line_bytes") = 0,
+          nb::arg("stage_bytes") = 0, nb::arg("multicast") = false, WithoutGil(),
+          "In a part of an arena, which it takes, over its ranks.")
       .def_prop_ro("rank", &Team::rank)
       .def_prop_ro("size", &Team::size)
       .def("device_handle", &Team::deviceHandle);

@@ -238,6 +238,51 @@ class Memory(Case):
 
         self.ranks(3, main)
 
+    def test_arenas(self):
+        def main(machine):
+            own, peers = machine.group.my_rank, machine.communicator.size
+            (buffer, values), (out, found) = machine.buffer(256, "int32"), machine.buffer(4, "int32")
+            values[:] = 9
+            sizes = [12, 200]
+            self.assertEqual(mscclpp.SymmetricArena.room(sizes), 128 + 256)
+            for memory in (0, buffer.data_ptr()):
+                arena = mscclpp.SymmetricArena(machine.communicator, 1024, memory)
+                self.assertEqual((arena.size, arena.used, arena.ranks), (1024, 0, list(range(peers))))
+                first, second = arena.take("first", sizes[0]), arena.take("second", bytes=sizes[1], alignment=256)
+                self.assertEqual((first.size(), second.size(), arena.used), (12, 200, 456))
+                begin = arena.window.data()
+                self.assertEqual((first.data(), second.data()), (begin, begin + 256))
+                if memory != 0:
+                    self.assertEqual((begin, values[0], values[255]), (memory, 0, 9))  # cleared as far as taken
+                    values[0] = own + 5
+                    machine.group.barrier()
+                    machine.run("collect", first, out.data_ptr())
+                    self.assertEqual(found.tolist(), [5, 6, 7, 0])
+                self.refused(InvalidUsage, "568 are free", arena.take, "third", 569)
+                self.refused(InvalidUsage, "same parts in the same order", arena.take, "third", 8 * (own + 1))
+                self.assertEqual(arena.used, 456)
+                machine.group.barrier()
+            self.refused(InvalidUsage, "0 bytes", mscclpp.SymmetricArena, machine.communicator, 0)
+            # A team in it outlives it, and so does what keeps a part.
+            arena = mscclpp.SymmetricArena(machine.communicator, 1 << 20)
+            team, part = mscclpp.Team(arena, blocks=1, packet_bytes=2 * 3 * BYTES), arena.take("part", 64)
+            self.assertGreater(arena.used, 2 * 3 * BYTES)
+            del arena
+            numbers, sums = machine.buffer(COUNT)
+            sums[:] = own + 1
+            machine.run("sum_in_team", team, numbers.data_ptr(), COUNT)
+            self.assertTrue((sums == 6).all())
+            machine.group.barrier()
+            machine.run("collect", part, out.data_ptr())
+            self.assertEqual(found.tolist()[:3], [0, 0, 0])
+            machine.group.barrier()
+            # Of two ranks, in their own order.
+            if own != 1:
+                some = mscclpp.SymmetricArena(machine.communicator, 128, ranks=[2, 0]).take("some", 4)
+                self.assertEqual((some.device_handle().rank, some.device_handle().size), (own == 0, 2))
+
+        self.ranks(3, main)
+
     def test_teams(self):
         def main(machine):
             own = machine.group.my_rank
