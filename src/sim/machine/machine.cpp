@@ -184,10 +184,79 @@ void Machine::submit(Stream& stream, decltype(Work::what) what) {
   if (task != nullptr) scheduler_.yieldReady(*task);  // a launch takes no fixed time
 }
 
+void Machine::launch(Stream& stream, KernelWork kernel) {
+  if (auto* const capture = stream.capture()) return capture->add(stream, std::move(kernel));
+  auto const made =
+      std::make_shared<Kernel>(*this, stream, kernel.shape, std::move(kernel.name), std::move(kernel.perThread));
+  if (auto* const faults = scheduler_.faults()) {
+    if (faults->fails({stream.device(), made->number()}, made->name(), made->shape().blocks)) {
+      throw Error(ErrorCode::deviceError,
+                  fmt::format("launch of kernel \"{}\" on simulated device {} failed, by a fault of the schedule",
+                              made->name(), stream.device()));
+    }
+  }
+  submit(stream, made);
+}
+
+void Machine::copy(Stream& stream, CopyWork const& copy) {
+  if (auto* const capture = stream.capture()) return capture->add(stream, copy);
+  submit(stream, copy);
+}
+
 void Machine::orderAfter(Stream& stream, Stream& earlier) {
+  if (stream.capture() != nullptr || earlier.capture() != nullptr) return captureOrder(stream, earlier);
   auto const mark = std::make_shared<StreamMark>();
   submit(earlier, ReachMark{mark});
   submit(stream, AwaitMark{mark});
+}
+
+// A stream that was not captured joins the capture of the one that it is put behind.
+void Machine::captureOrder(Stream& stream, Stream& earlier) {
+  auto* const capture = earlier.capture();
+  if (capture == nullptr || (stream.capture() != nullptr && stream.capture() != capture) ||
+      stream.device() != capture->streams[0]->device()) {
+    throw Error(ErrorCode::invalidUsage,
+                fmt::format("orderAfter: a stream of simulated device {} behind one of device {}, {}; put streams in "
+                            "order before the capture, or have one behind the captured stream take part",
+                            stream.device(), earlier.device(),
+                            capture == nullptr ? "where the first is captured and the second is not"
+                                               : "which are not of one capture"));
+  }
+  if (stream.capture() == nullptr) {
+    capture->streams.push_back(&stream);
+    stream.takePart(capture);
+  }
+  capture->add(stream, AfterStream{capture->indexOf(earlier)});
+}
+
+void Machine::beginCapture(Stream& stream) {
+  requireNoCapture(stream, "Graph");
+  auto const lock = driver_.lock();
+  captures_.push_back(std::make_unique<Capture>(Capture{++lastCapture_, {&stream}}));
+  stream.takePart(captures_.back().get());
+}
+
+Capture Machine::endCapture(Stream& stream) {
+  auto const lock = driver_.lock();
+  auto const it = std::ranges::find_if(captures_, [&](auto const& each) { return each.get() == stream.capture(); });
+  for (auto* const each : (*it)->streams) {
+    if (each != nullptr) each->takePart(nullptr);
+  }
+  auto ended = std::move(**it);
+  captures_.erase(it);
+  return ended;
+}
+
+bool Machine::captures(int device) {
+  auto const lock = driver_.lock();
+  return std::ranges::any_of(captures_, [&](auto const& each) { return each->streams[0]->device() == device; });
+}
+
+void Machine::requireNoCapture(Stream const& stream, char const* operation) {
+  if (stream.capture() == nullptr) return;
+  throw Error(ErrorCode::invalidUsage, fmt::format("{}: the stream of simulated device {} is being captured into a "
+                                                   "graph; end that capture first",
+                                                   operation, stream.device()));
 }
 
 void Machine::throwFailure(Stream& stream) {
@@ -196,6 +265,7 @@ void Machine::throwFailure(Stream& stream) {
 
 void Machine::synchronize(void* handle, std::chrono::nanoseconds limit) {
   Stream& stream = checkStream(handle, "synchronize");
+  requireNoCapture(stream, "synchronize");
   if (deterministic()) {
     auto* task = currentHostTask();
     if (task != nullptr) hostTaskWait(*task, "synchronize of a stream", [&] { return stream.idle(); });
@@ -221,6 +291,7 @@ void Machine::synchronize(void* handle, std::chrono::nanoseconds limit) {
 
 bool Machine::idle(void* handle) {
   Stream& stream = checkStream(handle, "idle");
+  requireNoCapture(stream, "idle");
   if (deterministic()) {
     auto* task = currentHostTask();
     if (task != nullptr && !stream.idle()) {
@@ -241,6 +312,7 @@ void Machine::destroyStream(void* handle) noexcept {
   auto const it = std::ranges::find_if(streams_, [&](auto const& s) { return s.get() == handle; });
   if (it == streams_.end()) return;
   Stream& stream = **it;
+  if (auto* const capture = stream.capture()) std::ranges::replace(capture->streams, &stream, nullptr);
   auto const isIdle = [&] { return stream.idle(); };
   bool const wait = std::uncaught_exceptions() == 0;  // otherwise the work may never end: its caller has failed
   if (deterministic()) {

@@ -63,10 +63,16 @@ class Machine {
   std::vector<void*> streamsOf(int device);
   std::uint64_t streamId(void* stream) { return checkStream(stream, "streamId").id(); }
   std::size_t streamCount();
-  void submit(Stream& stream, decltype(Work::what) what);
+  // What these three put into a stream that is captured, the capture keeps.
+  void launch(Stream& stream, KernelWork kernel);
+  void copy(Stream& stream, CopyWork const& copy);
   void orderAfter(Stream& stream, Stream& earlier);
   void synchronize(void* stream, std::chrono::nanoseconds limit);
   bool idle(void* stream);
+  void submit(Stream& stream, decltype(Work::what) what);  // which cannot be captured
+  void beginCapture(Stream& stream);
+  Capture endCapture(Stream& stream);
+  bool captures(int device);  // some stream of it
 
   // ---- for whoever drives, and what runs
   Scheduler& scheduler() { return scheduler_; }
@@ -89,6 +95,8 @@ class Machine {
   Machine();
   ~Machine();
 
+  void captureOrder(Stream& stream, Stream& earlier);
+  static void requireNoCapture(Stream const& stream, char const* operation);
   void acquireStream(Stream& stream);  // the running host code knows of its work's end
   void applyOptions();                 // under the lock
   void requireOwner(char const* operation) const;
@@ -108,7 +116,9 @@ class Machine {
   Scheduler scheduler_;
   Driver driver_{*this};
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::uint64_t lastStream_ = 0;  // its number
+  std::uint64_t lastStream_ = 0;                    // its number
+  std::vector<std::unique_ptr<Capture>> captures_;  // that have not ended
+  std::uint64_t lastCapture_ = 0;
   std::atomic<bool> deterministic_{false};
   std::thread::id runThread_;
   RankRun* run_ = nullptr;

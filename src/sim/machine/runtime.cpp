@@ -155,7 +155,7 @@ class SimRuntime final : public Runtime, public FabricMemory {
   void copyAsync(void* dst, void const* src, std::size_t bytes, void* stream) override {
     checkCopy(dst, src, bytes, "copyAsync");
     auto& where = machine().checkStream(stream, "copyAsync");
-    if (bytes != 0) machine().submit(where, CopyWork{dst, src, bytes});
+    if (bytes != 0) machine().copy(where, {dst, src, bytes});
   }
   void orderAfter(int, void* stream, void* earlier) override {
     auto& where = machine().checkStream(stream, "orderAfter");
@@ -176,11 +176,15 @@ class SimRuntime final : public Runtime, public FabricMemory {
   bool idle(void* stream) override { return machine().idle(stream); }
   bool synchronizeDevice(int device) override {
     machine().checkDevice(device, "synchronizeDevice");
+    if (machine().captures(device)) return false;
     for (auto* const stream : machine().streamsOf(device)) machine().synchronize(stream, environment().timeout);
     return true;
   }
-  bool capturing(void*) override { return false; }  // there are no graphs
-  std::uint64_t captureOf(void*) override { return 0; }
+  bool capturing(void* stream) override { return captureOf(stream) != 0; }
+  std::uint64_t captureOf(void* stream) override {
+    auto const* const capture = machine().checkStream(stream, "captureOf").capture();
+    return capture == nullptr ? 0 : capture->number;
+  }
 
   std::unique_ptr<CopyEngine> createCopyEngine(int device) override {
     machine().checkDevice(device, "createCopyEngine");
@@ -267,16 +271,7 @@ void enqueueKernel(void* stream, LaunchShape const& shape, std::string name, std
   if (!perThread) refuse("no function to run");
   if (insideKernel()) refuse("called inside of a kernel; kernels are launched by host code");
   auto& where = machine.checkStream(stream, "launch");
-  auto const kernel = std::make_shared<Kernel>(machine, where, shape, std::move(name), std::move(perThread));
-  if (auto* const faults = machine.scheduler().faults()) {
-    if (faults->fails({where.device(), kernel->number()}, kernel->name(), shape.blocks)) {
-      throw Error(ErrorCode::deviceError,
-                  fmt::format("launch of kernel \"{}\" on simulated device {} failed, by a fault "
-                              "of the schedule",
-                              kernel->name(), where.device()));
-    }
-  }
-  machine.submit(where, kernel);
+  machine.launch(where, {shape, std::move(name), std::move(perThread)});
 }
 
 }  // namespace mscclpp::sim

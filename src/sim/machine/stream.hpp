@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A stream of the simulated machine: work in order, and what its end makes known.
+// A stream of the simulated machine: work in order, and what its end makes known; and what a capture keeps of it.
 //
 // All but the functions that say otherwise belong to the thread that drives the machine.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
+#include "mscclpp/layout/launch_shape.hpp"
 #include "sim/memory/clock.hpp"
 #include "sim/task/task_time.hpp"
 
@@ -23,6 +28,7 @@ class Kernel;
 class Machine;
 class Stream;
 struct Agent;
+struct Capture;
 
 struct CopyWork {
   void* dst;
@@ -63,7 +69,9 @@ class Stream {
   // ---- any thread
   bool idle() const { return completed_.load(std::memory_order_acquire) == submitted_.load(std::memory_order_acquire); }
   void noteSubmitted() { submitted_.fetch_add(1, std::memory_order_acq_rel); }
-  std::string takeFailure();  // of a kernel, once; empty: none
+  std::string takeFailure();                                                     // of a kernel, once; empty: none
+  Capture* capture() const { return capture_.load(std::memory_order_acquire); }  // that it takes part in; null: none
+  void takePart(Capture* capture) { capture_.store(capture, std::memory_order_release); }
 
   // ---- the driver
   void push(Work work) { queue_.push_back(std::move(work)); }
@@ -93,6 +101,7 @@ class Stream {
   std::deque<Work> queue_;
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> completed_{0};
+  std::atomic<Capture*> capture_{nullptr};
   std::mutex failureMutex_;
   std::string failure_;
   Clock clock_;
@@ -102,5 +111,35 @@ class Stream {
 
 // The kernel that it runs; null for other work.
 Kernel* kernelOf(Work const& work);
+
+struct KernelWork {
+  LaunchShape shape;
+  std::string name;
+  std::function<void()> perThread;
+};
+
+// Streams of a capture are numbered as they came; 0 is the one that it began with.
+struct AfterStream {
+  std::size_t earlier;
+};
+
+struct CapturedWork {
+  std::size_t stream;
+  std::variant<KernelWork, CopyWork, AfterStream> what;
+};
+
+// What host code has put into streams during a capture.
+struct Capture {
+  std::uint64_t number;  // among those of this process, from 1 on
+  std::vector<Stream*> streams;
+  std::vector<CapturedWork> work{};
+
+  std::size_t indexOf(Stream const& stream) const {
+    return static_cast<std::size_t>(std::ranges::find(streams, &stream) - streams.begin());
+  }
+  void add(Stream const& stream, decltype(CapturedWork::what) what) {
+    work.push_back({indexOf(stream), std::move(what)});
+  }
+};
 
 }  // namespace mscclpp::sim
