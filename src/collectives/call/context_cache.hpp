@@ -122,6 +122,12 @@ class ContextCache {
   // Collective.
   void reserve(Stream const& stream, layout::WorkspaceRequirement const& requirement);
 
+  // How often the ranks have begun to make everything anew. What was made before then is left to graphs.
+  std::uint64_t renewals() {
+    auto const held = lock();
+    return renewals_;
+  }
+
   void setLimits(ContextLimits const& limits);
   ContextCounts counts() const;
   void release();
@@ -165,6 +171,7 @@ class ContextCache {
   std::set<std::uint64_t> initialized_;
   RememberedCalls calls_;
   std::uint64_t generation_ = 0;  // how often an entry of the maps has gone to make room
+  std::uint64_t renewals_ = 0;
   std::uint64_t nextStream_ = 0;
   std::vector<std::shared_ptr<void>> retired_;  // that graphs made before a failure may use
   std::uint64_t failures_ = 0;                  // of the communicator that the ranks have recovered from

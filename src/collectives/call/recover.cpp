@@ -122,6 +122,7 @@ std::vector<Standing> ContextCache::meet(bool anew, std::vector<Progress> progre
 
 void ContextCache::settled() {
   ++generation_;
+  ++renewals_;
   failures_ = communicator_.failures();
   brokenOff_ = false;
   knowsWorld_ = false;  // some ranks may not have got so far

@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "collectives/call/call_check.hpp"
+#include "collectives/call/context_cache.hpp"
 #include "collectives/kernels/on_machine.hpp"
 #include "collectives/kernels/two_level_kernels.hpp"
 #include "mscclpp/collectives/native_algorithm.hpp"
@@ -46,25 +47,32 @@ struct NodesOfStream {
 };
 
 // A stream's calls come one behind the other, so that all collectives have one team there, and one proxy: for as long
-// as a context of one of them does.
+// as a context of one of them does, and no failure has come in between: graphs keep contexts beyond that.
 class NodesOfStreams {
  public:
   explicit NodesOfStreams(Communicator const& communicator) : communicator_(communicator) {}
 
   // Collective where there is none.
   std::shared_ptr<NodesOfStream const> of(Stream const& stream) {
+    auto const renewals = ContextCache::of(communicator_).renewals();
     auto& kept = streams_[stream.id()];
-    auto found = kept.lock();
+    auto found = kept.renewals == renewals ? kept.nodes.lock() : nullptr;
     if (found == nullptr) {
       auto const shape = shapeFor(communicator_.device(), World::of(communicator_).maxBlocks);
-      kept = found = std::make_shared<NodesOfStream>(communicator_, shape, networkBytes(communicator_));
+      found = std::make_shared<NodesOfStream>(communicator_, shape, networkBytes(communicator_));
+      kept = {found, renewals};
     }
     return found;
   }
 
  private:
+  struct Kept {
+    std::weak_ptr<NodesOfStream const> nodes{};
+    std::uint64_t renewals = 0;
+  };
+
   Communicator const& communicator_;
-  std::map<std::uint64_t, std::weak_ptr<NodesOfStream>> streams_;
+  std::map<std::uint64_t, Kept> streams_;
 };
 
 // Of a collective in a stream; `nodes` comes with its first call.
