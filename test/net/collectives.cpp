@@ -12,6 +12,9 @@
 //   mscclpp_test_net_collectives BYTES DEVICE    each once, whose larger buffer has so many bytes; the first rank of a
 //                                                host prints what that network device has sent and received meanwhile
 //   mscclpp_test_net_collectives messages        groups of messages between all ranks
+//   mscclpp_test_net_collectives graphs          collectives and messages captured into graphs, replayed with other
+//   data
+//                                                beside the same calls outside of graphs
 //   mscclpp_test_net_collectives forever         the same again and again, until one fails
 //   mscclpp_test_net_collectives outlive CALLS   as many all-reduces; when one fails, says when and why, and goes on
 //                                                with the ranks that are left
@@ -34,6 +37,7 @@
 #include "mscclpp/host/launcher.hpp"
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/host/transport_set.hpp"
+#include "mscclpp/sim/graph.hpp"
 #include "net/contributions.hpp"
 #include "support/message_exchange.hpp"
 
@@ -50,40 +54,84 @@ struct What {
   std::string_view algorithm{};  // says which one was chosen, and why this one refuses the call
 };
 
+// This rank's buffers for a call, `count` elements a part.
+template <class T>
+class Buffers {
+ public:
+  Buffers(Communicator const& communicator, std::size_t count, What const& what)
+      : what_(what),
+        traits_(traitsOf(what.collective)),
+        count_(count),
+        ranks_(static_cast<std::size_t>(communicator.size())),
+        self_(static_cast<std::size_t>(communicator.rank())),
+        memory_(communicator.device(), first_ + margin + (what.inPlace ? 0 : inCount_)) {
+    renew(0);
+  }
+
+  // The input of that turn, and an output that nothing has been written to.
+  void renew(std::size_t turn) {
+    turn_ = turn;
+    memory_.fill(untouched);
+    std::vector<T> input(inCount_);
+    for (std::size_t i = 0; i < inCount_; ++i) input[i] = data().of(self_, i);
+    copyToDevice(memory_, std::span<T const>(input), inAt_);
+  }
+
+  CollectiveCall call() const {
+    return {.in = memory_.data() + inAt_,
+            .out = memory_.data() + outAt_,
+            .inBytes = inCount_ * sizeof(T),
+            .outBytes = outCount_ * sizeof(T),
+            .type = dataTypeOf<T>(),
+            .op = traits_.reduces ? what_.op : ReduceOp::none,
+            .symmetric = !what_.algorithm.empty(),
+            .root = traits_.hasRoot() ? what_.root : 0};
+  }
+
+  // How many elements are wrong, of the result and around it.
+  std::size_t wrong() const {
+    auto const found = copyToHost(memory_);
+    std::size_t wrong = 0;
+    if (traits_.out.isUsed(self_ == root())) {
+      for (std::size_t i = 0; i < outCount_; ++i) wrong += same(found[outAt_ + i], data().expected(self_, i)) ? 0 : 1;
+    }
+    T guard;
+    std::memset(&guard, untouched, sizeof guard);
+    for (std::size_t i = 0; i < margin; ++i) wrong += same(found[i], guard) && same(found[first_ + i], guard) ? 0 : 1;
+    return wrong;
+  }
+
+ private:
+  static constexpr int untouched = 0x5a;
+  static constexpr std::size_t margin = 8;
+
+  static bool same(T const& a, T const& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+  std::size_t root() const { return static_cast<std::size_t>(what_.root); }
+  mscclpp_test::Contributions<T> data() const { return {what_.collective, what_.op, ranks_, count_, root(), turn_}; }
+
+  What what_;
+  CollectiveTraits const& traits_;
+  std::size_t count_, ranks_, self_;
+  std::size_t inCount_ = count_ * traits_.in.partsOf(ranks_), outCount_ = count_ * traits_.out.partsOf(ranks_);
+  // The output, or what has both; behind it the input that is apart. Elements that nobody may touch are around.
+  std::size_t first_ = margin + (what_.inPlace ? std::max(inCount_, outCount_) : outCount_);
+  std::size_t inAt_ = !what_.inPlace ? first_ + margin : inCount_ < outCount_ ? margin + self_ * count_ : margin;
+  std::size_t outAt_ = what_.inPlace && outCount_ < inCount_ ? margin + self_ * count_ : margin;
+  std::size_t turn_ = 0;
+  GpuBuffer<T> memory_;
+};
+
 class Job {
  public:
   Job(Communicator const& communicator, std::size_t count)
-      : communicator_(communicator),
-        stream_(communicator.device()),
-        count_(count),
-        ranks_(static_cast<std::size_t>(communicator.size())),
-        self_(static_cast<std::size_t>(communicator.rank())) {}
+      : communicator_(communicator), stream_(communicator.device()), count_(count) {}
 
-  // How many elements are wrong, of the result and around it.
+  // How many elements are wrong.
   template <class T>
   std::size_t run(AlgorithmCollection const& algorithms, What const& what) const {
     auto const collective = what.collective;
-    auto const& traits = traitsOf(collective);
-    auto const inCount = count_ * traits.in.partsOf(ranks_), outCount = count_ * traits.out.partsOf(ranks_);
-    mscclpp_test::Contributions<T> const data(collective, what.op, ranks_, count_, static_cast<std::size_t>(what.root));
-    // The output, or what has both; behind it the input that is apart. Elements that nobody may touch are around.
-    constexpr std::size_t margin = 8;
-    auto const first = margin + (what.inPlace ? std::max(inCount, outCount) : outCount);
-    auto const inAt = !what.inPlace ? first + margin : inCount < outCount ? margin + self_ * count_ : margin;
-    auto const outAt = what.inPlace && outCount < inCount ? margin + self_ * count_ : margin;
-    GpuBuffer<T> const memory(communicator_.device(), first + margin + (what.inPlace ? 0 : inCount));
-    memory.fill(untouched);
-    std::vector<T> input(inCount);
-    for (std::size_t i = 0; i < inCount; ++i) input[i] = data.of(self_, i);
-    copyToDevice(memory, std::span<T const>(input), inAt);
-    CollectiveCall const call{.in = memory.data() + inAt,
-                              .out = memory.data() + outAt,
-                              .inBytes = inCount * sizeof(T),
-                              .outBytes = outCount * sizeof(T),
-                              .type = dataTypeOf<T>(),
-                              .op = traits.reduces ? what.op : ReduceOp::none,
-                              .symmetric = !what.algorithm.empty(),
-                              .root = traits.hasRoot() ? what.root : 0};
+    Buffers<T> const buffers(communicator_, count_, what);
+    auto const call = buffers.call();
     if (!what.algorithm.empty()) {
       std::printf("%s by %s %s\n", std::string(nameOf(collective)).c_str(),
                   algorithms.choose(collective, communicator_, call).algorithm.c_str(),
@@ -91,28 +139,13 @@ class Job {
     }
     algorithms.execute(collective, communicator_, stream_, call);
     communicator_.synchronize(stream_);
-    auto const found = copyToHost(memory);
-    std::size_t wrong = 0;
-    if (traits.out.isUsed(communicator_.rank() == what.root)) {
-      for (std::size_t i = 0; i < outCount; ++i) wrong += same(found[outAt + i], data.expected(self_, i)) ? 0 : 1;
-    }
-    T guard;
-    std::memset(&guard, untouched, sizeof guard);
-    for (std::size_t i = 0; i < margin; ++i) wrong += same(found[i], guard) && same(found[first + i], guard) ? 0 : 1;
-    return wrong;
+    return buffers.wrong();
   }
 
  private:
-  static constexpr int untouched = 0x5a;
-
-  template <class T>
-  static bool same(T const& a, T const& b) {
-    return std::memcmp(&a, &b, sizeof a) == 0;
-  }
-
   Communicator const& communicator_;
   Stream stream_;
-  std::size_t count_, ranks_, self_;
+  std::size_t count_;
 };
 
 bool movesData(Collective collective) { return collective != Collective::barrier; }
@@ -299,6 +332,57 @@ Outcome exchangeMessages(Communicator const& communicator, bool forever) {
   return outcome;
 }
 
+// Every collective and a group of messages in one graph; the first is captured before anything has been called. Every
+// third turn makes the same calls outside of it, and each replay goes with another call in the same stream.
+Outcome replayGraphs(Communicator const& communicator, AlgorithmCollection const& algorithms) {
+  using T = std::int32_t;
+  Stream const stream(communicator.device());
+  Outcome outcome;
+  // Small ones first, then in several rounds and chunks.
+  for (std::size_t const count : {37, 20001}) {
+    std::vector<Collective> which;
+    std::vector<Buffers<T>> buffers;
+    for (auto const collective : collectives) {
+      if (!movesData(collective)) continue;
+      which.push_back(collective);
+      int const root = static_cast<int>(which.size()) % communicator.size();
+      buffers.emplace_back(communicator, count,
+                           What{.collective = collective, .root = root, .inPlace = which.size() % 2 == 0});
+    }
+    PointToPoint const links(communicator, {.lanes = 4, .farBytes = 4096});
+    mscclpp_test::MessageExchange messages(links, {count, 0, count / 3, 1, count / 2 + 1}, 1);
+    auto const callAll = [&] {
+      for (std::size_t i = 0; i < which.size(); ++i) {
+        algorithms.execute(which[i], communicator, stream, buffers[i].call());
+      }
+      MessageGroup group(links, stream);
+      messages.addTo(group);
+      group.start();
+      algorithms.execute(Collective::barrier, communicator, stream, {});
+    };
+    sim::Graph const graph(stream, callAll);
+    What const beside{.collective = Collective::allReduce, .inPlace = true};
+    Buffers<T> other(communicator, 1001, beside);
+    for (std::size_t turn = 1; turn <= 15; ++turn) {
+      for (auto& each : buffers) each.renew(turn);
+      messages.renew(turn);
+      other.renew(turn);
+      if (turn % 3 == 0) {
+        callAll();
+      } else {
+        graph.launch(stream);
+      }
+      algorithms.execute(beside.collective, communicator, stream, other.call());
+      communicator.synchronize(stream);
+      for (std::size_t i = 0; i < which.size(); ++i) outcome.add(which[i], count, buffers[i].wrong());
+      outcome.add(Collective::sendRecv, count, messages.wrong());
+      outcome.add(beside.collective, 1001, other.wrong());
+    }
+    communicator.bootstrap()->barrier();
+  }
+  return outcome;
+}
+
 Outcome reduceAgain(Communicator const& communicator, AlgorithmCollection const& algorithms, std::size_t calls) {
   Job const job(communicator, 1001);
   Outcome outcome;
@@ -343,6 +427,7 @@ Outcome run(Communicator const& communicator, std::span<char* const> arguments) 
   if (first.ends_with(".json")) return runPlans(communicator, arguments);
   if (arguments.empty() || first == "small") return runAll(communicator, algorithms, first == "small");
   if (arguments.size() == 2) return countTraffic(communicator, algorithms, std::stoul(arguments[0]), arguments[1]);
+  if (first == "graphs") return replayGraphs(communicator, algorithms);
   return exchangeMessages(communicator, first == "forever");
 }
 

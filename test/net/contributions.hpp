@@ -25,9 +25,10 @@ using namespace mscclpp;
 template <class T>
 class Contributions {
  public:
-  // `count`: of a part.
-  Contributions(Collective collective, ReduceOp op, std::size_t ranks, std::size_t count, std::size_t root)
-      : collective_(collective), op_(op), ranks_(ranks), count_(count), root_(root) {}
+  // `count`: of a part, below 2^32. What is given in another turn, below 2^8, is other.
+  Contributions(Collective collective, ReduceOp op, std::size_t ranks, std::size_t count, std::size_t root,
+                std::size_t turn = 0)
+      : collective_(collective), op_(op), ranks_(ranks), count_(count), root_(root), turn_(turn) {}
 
   T of(std::size_t rank, std::size_t i) const {
     return reduces(collective_) ? rounded(number(rank, i)) : anyBits(rank, i);
@@ -65,8 +66,8 @@ class Contributions {
     return x ^ x >> 32;
   }
 
-  static T anyBits(std::size_t rank, std::size_t i) {
-    auto const bits = mixed(rank << 40 | i);
+  T anyBits(std::size_t rank, std::size_t i) const {
+    auto const bits = mixed(rank << 40 | turn_ << 32 | i);
     T value;
     std::memcpy(&value, &bits, sizeof value);
     return value;
@@ -83,7 +84,7 @@ class Contributions {
   }
 
   double number(std::size_t rank, std::size_t i) const {
-    auto const bits = mixed(i);
+    auto const bits = mixed(turn_ << 32 | i);
     auto const turn = (rank + ranks_ - bits % ranks_) % ranks_;
     if (turn >= 3) return neutral();
     bool const compares = op_ == ReduceOp::min || op_ == ReduceOp::max;
@@ -113,7 +114,7 @@ class Contributions {
 
   Collective collective_;
   ReduceOp op_;
-  std::size_t ranks_, count_, root_;
+  std::size_t ranks_, count_, root_, turn_;
 };
 
 }  // namespace mscclpp_test

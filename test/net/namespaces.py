@@ -453,6 +453,20 @@ class Experts(OnHosts):
             self.assertRegex(text, r"rank 3\b")
 
 
+class Graphs(OnHosts):
+    """All collectives and messages in one graph, replayed with other data and beside other calls: 9 collectives, the
+    messages and the call beside them in 15 turns, of two counts."""
+
+    def test_two_hosts_of_two(self):
+        self.run_on([2, 2], 2, 330, "graphs")
+
+    def test_three_hosts_of_two(self):
+        self.run_on([2, 2, 2], 3, 330, "graphs")
+
+    def test_hosts_of_two_and_one(self):
+        self.run_on([2, 1], 3, 330, "graphs")
+
+
 class Nccl(OnHosts):
     """NCCL's functions, without NCCL's own library."""
 

@@ -24,12 +24,22 @@ class MessageExchange {
       : rank_(links.rank()), size_(links.size()), each_(each), sizes_(std::move(sizes)) {
     for (int peer = 0; peer < size_; ++peer) {
       for (std::size_t k = 0; k < each_; ++k) {
+        out_.emplace_back(links.device(), bytes(rank_, peer, k) + 1);
+        in_.emplace_back(links.device(), bytes(peer, rank_, k) + 1);
+      }
+    }
+    renew(0);
+  }
+
+  // Messages of the same sizes with other bytes, of which none has come.
+  void renew(std::size_t turn) {
+    turn_ = turn;
+    for (int peer = 0; peer < size_; ++peer) {
+      for (std::size_t k = 0; k < each_; ++k) {
         std::vector<std::uint8_t> values(bytes(rank_, peer, k) + 1);
         for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(rank_, peer, k, i);
-        out_.emplace_back(links.device(), values.size());
-        copyToDevice(out_.back(), std::span<std::uint8_t const>(values));
-        in_.emplace_back(links.device(), bytes(peer, rank_, k) + 1);
-        in_.back().fill(untouched);
+        copyToDevice(out_[at(peer, k)], std::span<std::uint8_t const>(values));
+        in_[at(peer, k)].fill(untouched);
       }
     }
   }
@@ -63,15 +73,16 @@ class MessageExchange {
   std::size_t bytes(int from, int to, std::size_t k) const {
     return sizes_[(static_cast<std::size_t>(from) + 2 * static_cast<std::size_t>(to) + 3 * k) % sizes_.size()];
   }
-  static std::uint8_t value(int from, int to, std::size_t k, std::size_t i) {
+  std::uint8_t value(int from, int to, std::size_t k, std::size_t i) const {
     return static_cast<std::uint8_t>(static_cast<std::size_t>(from) * 31 + static_cast<std::size_t>(to) * 7 + k * 3 +
-                                     i % 251);
+                                     turn_ * 11 + i % 251);
   }
 
   int rank_;
   int size_;
   std::size_t each_;
   std::vector<std::size_t> sizes_;
+  std::size_t turn_ = 0;
   std::vector<GpuBuffer<std::uint8_t>> out_, in_;
 };
 
