@@ -503,7 +503,7 @@ class Nccl(OnHosts):
         self.assertRegex(text, r"rank 1\b")
 
 
-class Torch(Case):
+class OfTorch(Case):
     """torch.distributed's backend mscclpp, whose ranks meet by PyTorch's store at MASTER_ADDR."""
 
     limit = 200
@@ -532,12 +532,14 @@ class Torch(Case):
             self.addCleanup(rank.kill)   # those that train do not end by themselves
         return ranks
 
-    def check(self, counts, compared):
-        results = self.finish(self.start_torch(counts, "calls"))
+    def check(self, counts, compared, what="calls"):
+        results = self.finish(self.start_torch(counts, what))
         for rank, (status, text) in enumerate(results):
             self.assertEqual(status, 0, text)
             self.assertIn(f"rank {rank} of {len(results)}: {compared} compared, 0 wrong", text)
 
+
+class Torch(OfTorch):
     def test_two_hosts_of_two(self):
         self.check([2, 2], 157)
 
@@ -568,6 +570,18 @@ class Torch(Case):
 
     def test_process_killed_that_is_alone_on_its_host(self):
         self.killed([2, 1], 2)
+
+
+class TorchPrograms(OfTorch):
+    """What stands on the calls; on uneven hosts in a test of its own, since each takes a while."""
+
+    def test_two_hosts_of_two(self):
+        self.check([2, 2], 47, "programs")
+
+
+class TorchUneven(OfTorch):
+    def test_hosts_of_two_and_one(self):
+        self.check([2, 1], 32, "programs")
 
 
 class Programs(OnHosts):

@@ -5,6 +5,8 @@
 # what torchrun sets. Ends with 0 where all was well, else prints what was not and ends with 1.
 #
 #   torch_rank.py calls    each call once or more, training, what is refused; prints how much was compared
+#   torch_rank.py programs what stands on the calls: messages from any rank, monitored barriers, FSDP2, tensor parallel,
+#                          compiled functions; prints how much was compared
 #   torch_rank.py steps    trains until something fails, which it prints
 """A rank of torch.distributed."""
 
@@ -14,6 +16,10 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import mscclpp.torch
 
@@ -23,23 +29,26 @@ COUNTS = (1, 1001, 70000)
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
 
 
-def model():
+def model(width=65):
     torch.manual_seed(7)
-    return torch.nn.Sequential(torch.nn.Linear(33, 65), torch.nn.GELU(), torch.nn.Linear(65, 5))
+    return torch.nn.Sequential(torch.nn.Linear(33, width), torch.nn.GELU(), torch.nn.Linear(width, 5))
 
 
-def train(group, steps):
-    """The losses of each step, of data that differs by rank."""
-    net = torch.nn.parallel.DistributedDataParallel(model(), process_group=group)
+def train(net, steps, seed=None):
+    """The losses of each step, of data that differs by this number, or by rank."""
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for step in range(steps):
-        generator = torch.Generator().manual_seed(100 * step + dist.get_rank())
+        generator = torch.Generator().manual_seed(100 * step + (dist.get_rank() if seed is None else seed))
         x, y = (torch.randn(8, columns, generator=generator) for columns in (33, 5))
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(net(x), y)
         loss.backward()
         optimizer.step()
         yield loss.item()
+
+
+def train_copies(group, steps):
+    return train(torch.nn.parallel.DistributedDataParallel(model(), process_group=group), steps)
 
 
 class Comparison:
@@ -162,9 +171,12 @@ class Comparison:
             came.append(store.add(str(turn), 0))
         self.check(f"barrier, left when {came} had come", came == [self.size] * 5)
 
+    def losses(self, name, ours, theirs):
+        for own, other in zip(ours, theirs, strict=True):
+            self.check(f"loss {own} of {name}, gloo's {other}", abs(own - other) <= 1e-5 * abs(other))
+
     def training(self):
-        for ours, theirs in zip(train(None, 5), train(self.gloo, 5)):
-            self.check(f"loss {ours}, gloo's {theirs}", abs(ours - theirs) <= 1e-5 * abs(theirs))
+        self.losses("DDP", train_copies(None, 5), train_copies(self.gloo, 5))
 
     def operators(self):
         import mscclpp.ops as ops  # compiled when it is imported
@@ -215,9 +227,111 @@ class Comparison:
         else:
             self.check(f"{name} over several hosts was not refused, which", False)
 
-    def run(self):
-        for part in (self.reductions, self.rooted, self.exchanges, self.barrier, self.training, self.operators,
-                     self.groups):
+    # ---- programs
+
+    def any_source(self):
+        """All wait for any while all send; of each other rank two messages, one of all of them by name."""
+        others = [peer for peer in range(self.size) if peer != self.rank]
+
+        def message(turn, peer, part):
+            return torch.full((COUNTS[1],), 1000.0 * turn + 10 * peer + part)
+
+        for turn in range(5):
+            came = [torch.zeros(COUNTS[1]) for _ in range(2 * len(others))]
+            works = [dist.irecv(each) for each in came[:2]]
+            sent = [dist.isend(message(turn, self.rank, part), peer) for part in (0, 1) for peer in others]
+            for work in works:
+                work.wait()
+            sources = [work.source_rank() for work in works]
+            name = next(peer for peer in others if sources.count(peer) < 2)
+            sources.append(dist.recv(came[2], name))
+            sources += [dist.recv(each) for each in came[3:]]
+            for work in sent:
+                work.wait()
+            for peer in others:
+                own = [each for each, source in zip(came, sources) if source == peer]
+                self.check(f"what rank {peer} sent to any in turn {turn}, of {sources},", len(own) == 2 and
+                           all(torch.equal(each, message(turn, peer, part)) for part, each in enumerate(own)))
+            dist.barrier(group=self.gloo)   # else a rank that is through sends here before one that is late
+
+    def monitored_barrier(self):
+        """All come, then all but the last rank, which is on another host than rank 0."""
+        world = dist.group.WORLD
+        for wait_for_all in (False, True, False):
+            world.monitored_barrier(LIMIT, wait_for_all)
+        late, words, said = self.size - 1, "waiting for send/recv from rank 0", "nothing"
+        if self.rank == 0:
+            words = f"Rank {late} failed to pass monitoredBarrier in 1000 ms"
+        try:
+            if self.rank != late:
+                world.monitored_barrier(timedelta(seconds=1 if self.rank == 0 else 20))
+        except RuntimeError as error:
+            said = str(error)
+        self.check(f"monitored_barrier, which says {said},", self.rank == late or words in said)
+        dist.barrier(group=self.gloo)
+
+    def sharded(self):
+        """FSDP2 over all ranks, then within each host, with a copy on each."""
+        theirs = list(train_copies(self.gloo, 5))
+        for mesh in self.meshes():
+            net = model()
+            for part in (net[0], net[2], net):
+                fully_shard(part, mesh=mesh)
+            self.losses(f"FSDP2 over {mesh}", train(net, 5), theirs)
+
+    def tensor_parallel(self):
+        """Over all ranks; then within each host, with FSDP2 between hosts."""
+        def split(net, mesh):
+            return parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+
+        width = 16 * self.size
+        theirs = list(train(model(width), 5, seed=0))
+        self.losses("tensor parallel", train(split(model(width), self.meshes()[0]), 5, seed=0), theirs)
+        self.losses("tensor parallel by gloo",
+                    train(split(model(width), DeviceMesh.from_group(self.gloo, "cpu")), 5, seed=0), theirs)
+        for mesh in self.meshes()[1:]:
+            host = mesh["hosts"].get_local_rank()
+            copies = torch.nn.parallel.DistributedDataParallel(model(width), process_group=self.gloo)
+            net = fully_shard(split(model(width), mesh["ranks"]), mesh=mesh["hosts"])
+            self.losses("tensor parallel on hosts", train(net, 5, seed=host), train(copies, 5, seed=host))
+
+    def compiled(self):
+        """Functional collectives and this library's operators in one graph."""
+        import mscclpp.ops as ops
+
+        def calls(x, group):
+            total = functional.all_reduce(x, "sum", group)
+            whole = functional.all_gather_tensor(total + x, 0, group)
+            own = functional.reduce_scatter_tensor(whole * 2, "sum", 0, group)
+            mixed = functional.all_to_all_single(whole + 1, None, None, group)
+            return own - 1, functional.broadcast(mixed, self.size - 1, group)
+
+        def ours(x):
+            first, second = calls(x, dist.group.WORLD)
+            return ops.all_reduce(first), second
+
+        compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+        for seed in range(3):
+            x = self.ramp(COUNTS[1], seed=seed)
+            theirs = calls(x, self.gloo)
+            dist.all_reduce(theirs[0], group=self.gloo)
+            for name, own, other in zip(("sums", "parts"), compiled(x), theirs):
+                self.check(f"compiled, {name}", torch.equal(own, other))
+
+    def meshes(self):
+        """Of all ranks; and of hosts and their ranks, where all have as many."""
+        meshes = [init_device_mesh("cpu", (self.size,))]
+        locals_ = [None] * self.size
+        dist.all_gather_object(locals_, int(os.environ["LOCAL_RANK"]))
+        hosts = locals_.count(0)
+        if locals_ == list(range(self.size // hosts)) * hosts:
+            meshes.append(init_device_mesh("cpu", (hosts, self.size // hosts), mesh_dim_names=("hosts", "ranks")))
+        return meshes
+
+    def run(self, what):
+        programs = (self.any_source, self.sharded, self.tensor_parallel, self.compiled, self.monitored_barrier)
+        calls = (self.reductions, self.rooted, self.exchanges, self.barrier, self.training, self.operators, self.groups)
+        for part in programs if what == "programs" else calls:
             part()
         print(f"rank {self.rank} of {self.size}: {self.compared} compared, {self.wrong} wrong", flush=True)
         return 0 if self.wrong == 0 else 1
@@ -229,13 +343,13 @@ def main():
     dist.init_process_group("mscclpp", timeout=LIMIT)
     if sys.argv[1:] == ["steps"]:
         try:
-            for step, _ in enumerate(train(None, 10**9)):
+            for step, _ in enumerate(train_copies(None, 10**9)):
                 if step == 2:
                     print("begins", flush=True)
         except RuntimeError as error:
             print(f"{type(error).__name__}: {error}", flush=True)
             os._exit(1)   # nothing that the interpreter's end may wait for
-    status = Comparison().run()
+    status = Comparison().run(sys.argv[1])
     dist.barrier()
     dist.destroy_process_group()
     return status
