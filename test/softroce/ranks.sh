@@ -1,22 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # What ranks_verbs.sh and ranks_shaped.sh share: ranks of several guests, which call every collective, in place and apart,
-# and check what comes out. Each of two guests has two ranks, each of more has one.
-each=$((GUESTS > 2 ? 1 : 2))
+# and check what comes out. Each guest has EACH ranks; where nothing is said two of two guests, and one of more. With TYPES
+# they call every collective by every operation and type, of which a run takes the first part of so many.
+each=${EACH:-$((GUESTS > 2 ? 1 : 2))}
+what=${TYPES:+types=1/$TYPES}
+calls=${TYPES:+[1-9][0-9]*}
+calls=${calls:-54}
 export MSCCLPP_TIMEOUT=60 MSCCLPP_WORLD_SIZE=$((each * GUESTS)) MSCCLPP_MASTER_ADDR=10.7.0.1
 rank() {  # the program, and which of this guest's ranks
-  MSCCLPP_LOCAL_RANK=$2 MSCCLPP_RANK=$((each * GUEST + $2)) "$1" >"/tmp/out$2" 2>&1
+  # shellcheck disable=SC2086
+  MSCCLPP_LOCAL_RANK=$2 MSCCLPP_RANK=$((each * GUEST + $2)) "$1" $what >"/tmp/out$2" 2>&1
 }
 ranks() {  # the program, and how its ranks must reach those of other guests
   failed=
-  other=
-  [ $each = 1 ] || { rank "$1" 1 & other=$!; }
+  others=
+  number=1
+  while [ $number -lt "$each" ]; do
+    rank "$1" $number & others="$others $!"
+    number=$((number + 1))
+  done
   rank "$1" 0 || failed=yes
-  [ -z "$other" ] || wait "$other" || failed=yes
+  for other in $others; do wait "$other" || failed=yes; done
   cat /tmp/out*
   [ -z "$failed" ] || exit 1
   for out in /tmp/out*; do
-    grep -q "reaches other hosts by $2" $out || { echo "$2 was not used"; exit 1; }
-    grep -q "of $GUESTS nodes: 54 calls, 0 wrong" $out || { echo "not all calls were made"; exit 1; }
+    [ -n "$what" ] || grep -q "reaches other hosts by $2" "$out" || { echo "$2 was not used"; exit 1; }
+    grep -q "of $GUESTS nodes: $calls calls, 0 wrong" "$out" || { echo "not all calls were made"; exit 1; }
   done
 }

@@ -4,19 +4,20 @@
 # Runs programs over real verbs without an InfiniBand card: in a QEMU machine whose kernel is the distribution's, with
 # software RDMA devices (rdma_rxe), from an initramfs made on the spot. No disk image, no rights needed.
 #
-#   run.sh --cache=FOLDER [--memory=MIB] [--timeout=SECONDS] [--guests=N] --script=FILE PROGRAM...
+#   run.sh --cache=FOLDER [--memory=MIB] [--timeout=SECONDS] [--guests=N [--each=N] [--types=PARTS]] --script=FILE PROGRAM...
 #
 # The script runs in the guest with sh and has the PROGRAMs as arguments; its exit status is this one's. The PROGRAMs
 # are there under their own paths, with the libraries that they need. Before it, rxe0 on veth0 and rxe1 on veth1, the
 # two ends of a cable, are up, 10.7.0.1 and 10.7.0.2. With several guests, of GUESTS, each has rxe0 on an Ethernet card of
 # its own instead, all of them on one hub, 10.7.0.1 and on, and GUEST (0 and on) says which one it is; all must succeed.
+# EACH and TYPES are what --each and --types say, for the script (ranks.sh).
 # 77: QEMU, a tool, or the kernel's package is missing here, which is said.
 #
 # A kernel that locks up or crashes is no fault of a program in it: that attempt (ATTEMPT in the script) is printed with
 # the kernel's own account and made again, three in all. rdma_rxe of Linux 6.1 was seen to lock up on a busy machine.
 set -euo pipefail
 
-cache="" memory=512 limit=100 guests=1 script=""
+cache="" memory=512 limit=100 guests=1 each="" types="" script=""
 programs=()
 for argument in "$@"; do
   case "$argument" in
@@ -24,6 +25,8 @@ for argument in "$@"; do
     --memory=*) memory=${argument#*=} ;;
     --timeout=*) limit=${argument#*=} ;;
     --guests=*) guests=${argument#*=} ;;
+    --each=*) each=${argument#*=} ;;
+    --types=*) types=${argument#*=} ;;
     --script=*) script=${argument#*=} ;;
     -*) echo "run.sh: unknown argument $argument" >&2; exit 2 ;;
     *) programs+=("$argument") ;;
@@ -124,7 +127,7 @@ echo 1 >/proc/sys/kernel/panic_on_rcu_stall
 # QEMU's exit status becomes twice this, plus one.
 finish() { printf "\\$(printf %o "$1")" | dd of=/dev/port bs=1 seek=244 count=1 2>/dev/null; sleep 5; }
 given() { sed -n "s/.* $1=\([0-9]*\).*/\1/p" /proc/cmdline; }
-export GUESTS=$(given guests) GUEST=$(given guest) ATTEMPT=$(given attempt)
+export GUESTS=$(given guests) GUEST=$(given guest) ATTEMPT=$(given attempt) EACH=$(given each) TYPES=$(given types)
 prepare() {
   for module in MODULES; do insmod /modules/$module.ko || return; done
   real-ip link set lo up || return
@@ -167,7 +170,7 @@ start() {
     -no-user-config -display none -no-reboot -serial stdio -device isa-debug-exit,iobase=0xf4,iosize=1 \
     -kernel "$cache/kernel/vmlinuz" -initrd "$work/initrd.gz" \
     -append "console=ttyS0 loglevel=5 oops=panic softlockup_panic=1 panic=-1 nokaslr mitigations=off random.trust_cpu=on \
-guests=$guests guest=$guest attempt=$attempt" "$@" </dev/null
+guests=$guests guest=$guest attempt=$attempt each=$each types=$types" "$@" </dev/null
 }
 status_of() {
   case "$1" in
