@@ -117,6 +117,7 @@ void addFabric(Report& report, Section& section, Sources const& sources, Gpus co
     if (!none && registration != Registration::unknown && !why.empty()) hindered[why].push_back(i);
   }
   std::vector<std::string> texts;
+  texts.reserve(said.size());
   for (auto const& [text, which] : said) {
     texts.push_back(said.size() == 1 ? text : fmt::format("GPUs {}: {}", fmt::join(which, " "), text));
   }

@@ -38,7 +38,7 @@ struct DeviceProperties {
 // How memory of a device is made, and so how other processes can map it.
 enum class MemoryKind : std::uint8_t {
   standard,   // cudaMalloc; shared with other processes by CUDA IPC
-  shareable,  // virtual memory management; shared by file descriptor
+  shareable,  // virtual memory management; shared by file descriptor, to hosts that NVLink joins by fabric handle
   unfilled,   // as standard, but whatever is in it: nothing waits for the device, whose kernels may wait for others
 };
 
