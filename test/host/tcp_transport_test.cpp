@@ -204,7 +204,7 @@ TEST_CASE("Addresses that make no sense, strangers and wrong secrets are refused
     return error;
   };
   CHECK(mentions(errorWith([](TcpAddress& it) { it.magic ^= 1; }), "not that of a TCP endpoint"));
-  CHECK(mentions(errorWith([](TcpAddress& it) { it.version = 9; }), "version 9, 1 expected"));
+  CHECK(mentions(errorWith([](TcpAddress& it) { it.version = 9; }), "version 9, 2 expected"));
   CHECK(mentions(errorWith([](TcpAddress& it) { it.lanes = 0; }), "0 sockets, 1 to 16"));
   CHECK(mentions(errorWith([](TcpAddress& it) { it.lanes = 17; }), "17 sockets"));
   CHECK(mentions(errorWith([](TcpAddress& it) { it.listener.family = 5; }), "names no IPv4 or IPv6 address"));
