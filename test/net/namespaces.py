@@ -236,6 +236,20 @@ class OnHosts(Case):
             self.assertIn(f"rank {rank} of {nodes} nodes: {calls} calls, 0 wrong", text)
         return [text for _, text in results]
 
+    def kill_last(self, ranks):
+        """Once all are at work; whoever is left ends soon, and names it."""
+        for rank in ranks:
+            self.assertIn("begins", rank.stdout.readline())
+        time.sleep(1)
+        ranks[-1].kill()
+        start = time.monotonic()
+        results = self.finish(ranks)
+        self.assertLess(time.monotonic() - start, 15)
+        for rank, (status, text) in enumerate(results[:-1]):
+            self.assertEqual(status, 1, text)
+            self.assertIn(f"rank {rank}: ", text)
+            self.assertRegex(text, rf"rank {len(ranks) - 1}\b")
+
 
 class Collectives(OnHosts):
     """Calls of the host on ranks of several hosts: memory within a host, TCP between them."""
@@ -410,17 +424,7 @@ class Messages(OnHosts):
     def test_process_killed_in_mid_message(self):
         """Whoever waits for its messages, and whoever has none with it but waits for one that has, is told."""
         ranks = self.start_on([2, 2], "forever", MSCCLPP_TIMEOUT="10")
-        for rank in ranks:
-            self.assertIn("begins", rank.stdout.readline())
-        time.sleep(1)
-        ranks[3].kill()
-        start = time.monotonic()
-        results = self.finish(ranks)
-        self.assertLess(time.monotonic() - start, 15)
-        for rank, (status, text) in enumerate(results[:3]):
-            self.assertEqual(status, 1, text)
-            self.assertIn(f"rank {rank}: ", text)
-            self.assertRegex(text, r"rank 3\b")
+        self.kill_last(ranks)
 
 
 class Experts(OnHosts):
@@ -440,17 +444,7 @@ class Experts(OnHosts):
 
     def test_process_killed_between_its_tokens(self):
         ranks = self.start_on([2, 2], "forever", program="experts", MSCCLPP_TIMEOUT="10")
-        for rank in ranks:
-            self.assertIn("begins", rank.stdout.readline())
-        time.sleep(1)
-        ranks[3].kill()
-        start = time.monotonic()
-        results = self.finish(ranks)
-        self.assertLess(time.monotonic() - start, 15)
-        for rank, (status, text) in enumerate(results[:3]):
-            self.assertEqual(status, 1, text)
-            self.assertIn(f"rank {rank}: ", text)
-            self.assertRegex(text, r"rank 3\b")
+        self.kill_last(ranks)
 
 
 class Graphs(OnHosts):
