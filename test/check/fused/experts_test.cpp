@@ -3,42 +3,14 @@
 // Tokens to experts and back: nothing to find, whatever the schedule, and what goes wrong where rows are sent by hand.
 #include <doctest/doctest.h>
 
-#include <random>
-
+#include "check/fused/experts_cases.hpp"
 #include "check/harness.hpp"
 #include "check/sweep.hpp"
-#include "support/experts.hpp"
 
 using namespace check_test;
 using namespace mscclpp_test;
 
 namespace {
-
-ExpertsCase caseOf(int ranks, std::uint64_t variant) {
-  std::mt19937_64 engine(variant * 4099 + static_cast<std::uint64_t>(ranks));
-  auto const below = [&](unsigned limit) { return static_cast<std::uint32_t>(engine() % limit); };
-  ExpertsCase test{.ranks = ranks};
-  test.limits = {.experts = 1 + below(2 * static_cast<unsigned>(ranks)),
-                 .topK = 1 + below(4),
-                 .tokens = 1 + below(6),
-                 .hidden = 1 + below(40),
-                 .elementBytes = 4,
-                 .blocks = 1 + below(3),
-                 .partOfEach = below(2) == 0};
-  test.crowd = static_cast<Crowd>(below(4));
-  test.alignment = 1 + below(4);
-  test.rowsOfExpert = below(3) == 0 ? 1 + below(4) : 0;
-  test.movers = test.rowsOfExpert == 0 ? below(3) : 0;
-  test.threads = 32 + 32 * below(2);
-  test.overlap = below(2) == 0;
-  test.repeats = 1 + below(2);
-  test.limits.transport = variant % 4 == 1   ? layout::ExpertTransport::memory
-                          : variant % 4 == 2 ? layout::ExpertTransport::automatic
-                                             : layout::ExpertTransport::packets;
-  test.byToken = test.movers == 0 && test.rowsOfExpert == 0 && below(3) == 0;
-  test.seed = static_cast<unsigned>(variant);
-  return test;
-}
 
 // One token of each of two ranks, for the other's expert, sent by hand in two rounds, to memory and as packets.
 enum class Flaw : std::uint8_t { none, flagFirst, countTorn, slotReused, partReused };
@@ -263,24 +235,6 @@ TEST_CASE("the same quantised, and in pieces") {
       test.limits.tokens = std::min(test.limits.tokens, 3u);
       runExperts<float, Float8E4M3>(rank, test);
     });
-  }
-}
-
-TEST_CASE("over several nodes") {
-  struct Shape {
-    int nodes, rails;
-  };
-  for (auto const& [nodes, rails] : {Shape{2, 1}, Shape{2, 2}, Shape{3, 1}, Shape{2, 4}}) {
-    int const ranks = nodes * rails;
-    auto const body = [=](Rank& rank, std::uint64_t variant) {
-      auto test = caseOf(ranks, variant);
-      test.nodes = nodes;
-      test.movers = 0;
-      if (variant % 2 == 0) return runExperts<float, float, OverNodes<float, float>>(rank, test);
-      test.limits.hidden += 120 * static_cast<std::uint32_t>(variant / 2 % 2);
-      runExperts<float, Float8E4M3, OverNodes<float, Float8E4M3>>(rank, test);
-    };
-    sweep(ranks, body, {.devicesPerNode = rails});
   }
 }
 
