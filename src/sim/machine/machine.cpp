@@ -234,6 +234,7 @@ void Machine::beginCapture(Stream& stream) {
   auto const lock = driver_.lock();
   captures_.push_back(std::make_unique<Capture>(Capture{++lastCapture_, {&stream}}));
   stream.takePart(captures_.back().get());
+  captureCount_ = captures_.size();
 }
 
 Capture Machine::endCapture(Stream& stream) {
@@ -244,6 +245,7 @@ Capture Machine::endCapture(Stream& stream) {
   }
   auto ended = std::move(**it);
   captures_.erase(it);
+  captureCount_ = captures_.size();
   return ended;
 }
 

@@ -73,6 +73,8 @@ class Machine {
   void beginCapture(Stream& stream);
   Capture endCapture(Stream& stream);
   bool captures(int device);  // some stream of it
+  // Whether any stream may be captured; takes no lock, since every call of a collective asks.
+  bool mayCapture() const { return captureCount_.load(std::memory_order_acquire) != 0; }
 
   // ---- for whoever drives, and what runs
   Scheduler& scheduler() { return scheduler_; }
@@ -118,6 +120,7 @@ class Machine {
   std::vector<std::unique_ptr<Stream>> streams_;
   std::uint64_t lastStream_ = 0;                    // its number
   std::vector<std::unique_ptr<Capture>> captures_;  // that have not ended
+  std::atomic<std::size_t> captureCount_{0};
   std::uint64_t lastCapture_ = 0;
   std::atomic<bool> deterministic_{false};
   std::thread::id runThread_;

@@ -182,6 +182,7 @@ class SimRuntime final : public Runtime, public FabricMemory {
   }
   bool capturing(void* stream) override { return captureOf(stream) != 0; }
   std::uint64_t captureOf(void* stream) override {
+    if (!machine().mayCapture()) return 0;
     auto const* const capture = machine().checkStream(stream, "captureOf").capture();
     return capture == nullptr ? 0 : capture->number;
   }
