@@ -26,10 +26,10 @@ constexpr Shape everyShape[] = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {3, 2}, {2, 4}};
 }  // namespace
 
 TEST_CASE("tokens of every type on every shape of nodes") {
-  for (auto const& [nodes, rails] : everyShape) {
-    CAPTURE(nodes);
-    CAPTURE(rails);
-    ExpertsCase test{.ranks = nodes * rails, .nodes = nodes, .alignment = 4};
+  for (auto const& shape : everyShape) {
+    CAPTURE(shape.nodes);
+    CAPTURE(shape.rails);
+    ExpertsCase test{.ranks = shape.nodes * shape.rails, .nodes = shape.nodes, .alignment = 4};
     test.limits = {.experts = 13, .topK = 4, .tokens = 9, .hidden = 150, .elementBytes = 4, .blocks = 3};
     checkOverNodes<float>(test);
     checkOverNodes<BFloat16>(test);
