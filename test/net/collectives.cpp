@@ -13,8 +13,7 @@
 //                                                host prints what that network device has sent and received meanwhile
 //   mscclpp_test_net_collectives messages        groups of messages between all ranks
 //   mscclpp_test_net_collectives graphs          collectives and messages captured into graphs, replayed with other
-//   data
-//                                                beside the same calls outside of graphs
+//                                                data beside the same calls outside of graphs
 //   mscclpp_test_net_collectives forever         the same again and again, until one fails
 //   mscclpp_test_net_collectives outlive CALLS   as many all-reduces; when one fails, says when and why, and goes on
 //                                                with the ranks that are left

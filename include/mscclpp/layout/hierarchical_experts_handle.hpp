@@ -16,9 +16,7 @@ namespace mscclpp::layout {
 // Offsets in bytes into the data of a HierarchicalTeam, the same on every rank. Each has a part for each node, of
 // `tokens` tokens.
 struct HierarchicalExpertsLayout {
-  ExpertLimits limits;      // as asked for: of all ranks' experts, and of a rank's tokens
-  std::uint32_t slotBytes;  // of a token: its row, and its scales where there are any
-  std::uint32_t rowBytes;   // of a row, at most
+  ExpertLimits limits;  // as asked for: of all ranks' experts, and of a rank's tokens
   // [node][token] slots: of the tokens of each node's same rail as they came, then of what this node's experts have
   // made of them. In the own node's part, this rank's.
   std::uint64_t slots;
@@ -32,15 +30,15 @@ struct HierarchicalExpertsLayout {
     constexpr std::uint64_t line = 128;
     HierarchicalExpertsLayout l{};
     l.limits = limits;
-    l.rowBytes = roundUp(limits.hidden * limits.elementBytes, std::uint32_t{16});
-    l.slotBytes = l.rowBytes + scaleBytes(limits.hidden);
+    // At most; kernels know the type.
+    std::uint64_t const rowBytes = roundUp(limits.hidden * limits.elementBytes, std::uint32_t{16});
     auto const tokens = std::uint64_t{nodes} * limits.tokens;
     auto const tableBytes = tokens * l.entryBytes();
     l.slots = 0;
-    l.tables = roundUp<std::uint64_t>(tokens * l.slotBytes, line);
+    l.tables = roundUp<std::uint64_t>(tokens * (rowBytes + scaleBytes(limits.hidden)), line);
     l.sent = roundUp<std::uint64_t>(l.tables + tableBytes, line);
     l.home = roundUp<std::uint64_t>(l.sent + tableBytes, line);
-    l.total = l.home + tokens * l.rowBytes;
+    l.total = l.home + tokens * rowBytes;
     return l;
   }
 

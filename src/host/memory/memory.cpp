@@ -111,7 +111,7 @@ struct RegisteredMemory::Impl {
 
   // Of memory from elsewhere.
   std::shared_ptr<void> source;
-  std::string whyFar{};  // it is not mapped, although NVLink goes there
+  std::string whyFar{};  // for errors: that it is not mapped although NVLink goes there, and why
 
   ~Impl() { withdraw(); }
   void withdraw() const noexcept {
@@ -223,7 +223,7 @@ std::byte* RegisteredMemory::data() const {
   if (impl.reach == MemoryReach::otherHost) {
     fail(ErrorCode::unsupported,
          "memory of rank {} is on another host and has no address here; use a port channel, whose proxy reaches it{}",
-         impl.rank, impl.whyFar.empty() ? "" : "; NVLink goes there, but " + impl.whyFar);
+         impl.rank, impl.whyFar);
   }
   return impl.data;
 }
@@ -395,7 +395,10 @@ RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes,
   bool const joined = clique && record.clique == clique;
   if (record.hostIdentity != hostIdentity()) {
     impl->reach = MemoryReach::otherHost;
-    if (joined) impl->whyFar = mapFabric(record, device, impl->source);
+    if (joined) {
+      auto const why = mapFabric(record, device, impl->source);
+      if (!why.empty()) impl->whyFar = "; NVLink goes there, but " + why;
+    }
     if (impl->source != nullptr) {
       impl->reach = MemoryReach::fabric;
       impl->data = static_cast<std::byte*>(impl->source.get()) + record.offset;
@@ -403,7 +406,7 @@ RegisteredMemory RegisteredMemory::deserialize(std::span<std::byte const> bytes,
       fail(ErrorCode::unsupported,
            "memory of rank {} is on another host or in another network namespace, and is registered with no transport "
            "to there; name one in registerMemory{}",
-           record.rank, impl->whyFar.empty() ? "" : "; NVLink goes there, but " + impl->whyFar);
+           record.rank, impl->whyFar);
     }
     return RegisteredMemory(std::move(impl));
   }

@@ -61,7 +61,7 @@ struct Dealing {
   template <bool Equal>
   MSCCLPP_DEVICE void sendOn() const {
     for (int i = 0; i < h.nodes - 1; ++i) {
-      int const node = i < h.node ? i : i + 1;
+      int const node = h.otherNode(i);
       PortChannelDeviceHandle const channel(h.deal[i]);
       if constexpr (Equal) {
         channel.putWithSignal(offset(h.node, 0), offset(node, 0), static_cast<std::uint64_t>(h.rails()) * slot);

@@ -46,7 +46,7 @@ MSCCLPP_DEVICE void hierarchicalSendRecv(DeviceHierarchy const& h, B const& bloc
   gridBarrier(local, blocks);
   if (leads) {
     for (int i = 0; blocks.block().rank() == 0 && i < h.nodes - 1; ++i) {
-      int const node = i < h.node ? i : i + 1;
+      int const node = h.otherNode(i);
       int const source = (h.rankOf(node, h.local.rank) + h.size() - 1) % h.size();
       PortChannelDeviceHandle const channel(h.deal[i]);
       if (h.placeOf(source).node == h.node) {

@@ -50,6 +50,8 @@ struct DeviceHierarchy : layout::HierarchyHandle {
     while (ranks[place] != root) ++place;
     return {place / local.size, place % local.size};
   }
+  // The other nodes, counted from 0 on, as channels to them are.
+  MSCCLPP_DEVICE int otherNode(int i) const { return i < node ? i : i + 1; }
   // Of the data, where reductions may work: all of it, or nothing where the team was not made for them.
   MSCCLPP_DEVICE std::uint64_t reducibleBytes() const { return inbox == nullptr ? 0 : data.bytes; }
   // To the same rail of another node, from data to data, and from inbox to inbox.
@@ -111,7 +113,7 @@ struct DeviceHierarchy : layout::HierarchyHandle {
     syncWhole(group);
     if (group.rank() != 0) return;
     for (int i = 0; i < nodes - 1; ++i) {
-      ByteRange const range = rangeFor(i < node ? i : i + 1);
+      ByteRange const range = rangeFor(otherNode(i));
       PortChannelDeviceHandle const channel(channels[i]);
       if (range.bytes == 0) {
         channel.signal();

@@ -123,7 +123,7 @@ class RailRound {
   MSCCLPP_DEVICE void sendTo(int other, std::uint64_t table, Before const& before, F const& f) const {
     auto const& h = experts_.hierarchy;
     auto const warp = thisWarp();
-    int const node = other < h.node ? other : other + 1;
+    int const node = h.otherNode(other);
     bool const acts = warp.rank() == 0;
     PortChannelDeviceHandle const channel(h.gather[other]);
     if (acts) {
