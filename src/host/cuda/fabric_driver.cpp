@@ -10,26 +10,16 @@
 #include <type_traits>
 
 #include "base/format.hpp"
+#include "host/cuda/driver_types.hpp"
 
 namespace mscclpp {
 namespace {
 
-// The driver's and the management library's types and numbers as cuda.h and nvml.h have them; builds with the toolkit
-// compare the former.
-using Result = int;
-using MemoryHandle = unsigned long long;
+using cu::AllocationProperties;
+using cu::MemoryHandle;
+using cu::Result;
 
-struct Location {
-  int type;
-  int id;
-};
-struct AllocationProperties {
-  int type;
-  int handleTypes;
-  Location location;
-  void* windows;
-  unsigned char flags[8];
-};
+// As nvml.h has it.
 struct GpuFabricInfo {
   unsigned version;
   std::uint8_t cluster[16];
@@ -39,26 +29,14 @@ struct GpuFabricInfo {
   unsigned health;
 };
 
-constexpr Result success = 0;
+constexpr int nvmlSuccess = 0;
 constexpr int fabricSupportedAttribute = 128;
-constexpr int pinned = 1;
-constexpr int onDevice = 1;
-constexpr int descriptorHandle = 1;
-constexpr int minimumGranularity = 0;
 constexpr unsigned infoVersion = sizeof(GpuFabricInfo) | 2u << 24;
 static_assert(infoVersion == 0x02000024);
 
 #if defined(MSCCLPP_HAS_CUDA) && CUDA_VERSION >= 12040
-static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp) &&
-              offsetof(AllocationProperties, handleTypes) == offsetof(CUmemAllocationProp, requestedHandleTypes) &&
-              offsetof(AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
 static_assert(fabricSupportedAttribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED &&
-              pinned == CU_MEM_ALLOCATION_TYPE_PINNED && onDevice == CU_MEM_LOCATION_TYPE_DEVICE &&
-              fabricHandleType == CU_MEM_HANDLE_TYPE_FABRIC &&
-              descriptorHandle == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
-              minimumGranularity == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-static_assert(sizeof(FabricHandle) == sizeof(CUmemFabricHandle) &&
-              sizeof(MemoryHandle) == sizeof(CUmemGenericAllocationHandle));
+              fabricHandleType == CU_MEM_HANDLE_TYPE_FABRIC && sizeof(FabricHandle) == sizeof(CUmemFabricHandle));
 #endif
 
 template <class F>
@@ -88,7 +66,7 @@ struct FabricDriver {
 
   std::string nameOf(Result code) const {
     char const* name = nullptr;
-    if (getErrorName(code, &name) != success || name == nullptr) return fmt::format("CUresult {}", code);
+    if (getErrorName(code, &name) != cu::success || name == nullptr) return fmt::format("CUresult {}", code);
     return name;
   }
 
@@ -108,7 +86,7 @@ struct FabricDriver {
     find(library, "cuMemImportFromShareableHandle", memImport);
     there = init != nullptr && getErrorName != nullptr && deviceGet != nullptr && deviceGetAttribute != nullptr &&
             memGetGranularity != nullptr && memCreate != nullptr && memRelease != nullptr && memRetain != nullptr &&
-            memExport != nullptr && memImport != nullptr && init(0) == success;
+            memExport != nullptr && memImport != nullptr && init(0) == cu::success;
   }
 };
 
@@ -128,7 +106,7 @@ struct ManagementLibrary {
     Result (*init)() = nullptr;
     find(library, "nvmlInit_v2", init);
     find(library, "nvmlDeviceGetHandleByPciBusId_v2", deviceByBusId);
-    if (init != nullptr && deviceByBusId != nullptr && init() == success) {
+    if (init != nullptr && deviceByBusId != nullptr && init() == nvmlSuccess) {
       find(library, "nvmlDeviceGetGpuFabricInfoV", fabricInfo);
     }
   }
@@ -136,23 +114,24 @@ struct ManagementLibrary {
 
 // Gets a handle as every allocation for other hosts will: without the service it is refused here, not in a window.
 bool getsHandle(FabricDriver const& driver, int device, std::string& why) {
-  AllocationProperties const properties{pinned, descriptorHandle | fabricHandleType, {onDevice, device}, nullptr, {}};
+  AllocationProperties const properties{
+      cu::pinned, cu::descriptorHandle | fabricHandleType, {cu::onDevice, device}, nullptr, {}};
   std::size_t bytes = 0;
   MemoryHandle memory = 0;
-  auto code = driver.memGetGranularity(&bytes, &properties, minimumGranularity);
-  if (code == success) code = driver.memCreate(&memory, bytes, &properties, 0);
-  if (code == success) {
+  auto code = driver.memGetGranularity(&bytes, &properties, cu::minimumGranularity);
+  if (code == cu::success) code = driver.memCreate(&memory, bytes, &properties, 0);
+  if (code == cu::success) {
     FabricHandle handle{};
     code = driver.memExport(handle.data(), memory, fabricHandleType, 0);
     (void)driver.memRelease(memory);
   }
-  if (code != success) {
+  if (code != cu::success) {
     why = fmt::format(
         "the driver gives this process no fabric handle ({}): have the service nvidia-imex run on all hosts of the "
         "clique, and a channel in {} that this process may open",
         driver.nameOf(code), fabricChannels);
   }
-  return code == success;
+  return code == cu::success;
 }
 
 }  // namespace
@@ -163,8 +142,8 @@ FabricState askFabricState(std::string const& busId) {
   void* device = nullptr;
   GpuFabricInfo info{};
   info.version = infoVersion;
-  if (library.fabricInfo == nullptr || library.deviceByBusId(busId.c_str(), &device) != success ||
-      library.fabricInfo(device, &info) != success) {
+  if (library.fabricInfo == nullptr || library.deviceByBusId(busId.c_str(), &device) != nvmlSuccess ||
+      library.fabricInfo(device, &info) != nvmlSuccess) {
     return state;
   }
   state.registration = static_cast<FabricState::Registration>(
@@ -188,7 +167,7 @@ std::string whyNoFabric(FabricState const& state, bool handles) {
     case Registration::completed:
       break;
   }
-  if (state.status != success) {
+  if (state.status != nvmlSuccess) {
     return fmt::format("its registration with the fabric has failed (NVML error {}); look at the fabric manager",
                        state.status);
   }
@@ -201,8 +180,8 @@ bool driverHasFabricHandles(int device) {
   auto const& driver = FabricDriver::instance();
   int number = 0;
   int supported = 0;
-  return driver.there && driver.deviceGet(&number, device) == success &&
-         driver.deviceGetAttribute(&supported, fabricSupportedAttribute, number) == success && supported != 0;
+  return driver.there && driver.deviceGet(&number, device) == cu::success &&
+         driver.deviceGetAttribute(&supported, fabricSupportedAttribute, number) == cu::success && supported != 0;
 }
 
 FabricClique driverCliqueOf(int device, std::string const& busId, std::string& why) {
@@ -215,11 +194,11 @@ FabricClique driverCliqueOf(int device, std::string const& busId, std::string& w
 std::optional<FabricHandle> driverExportFabric(void* base) {
   auto const& driver = FabricDriver::instance();
   MemoryHandle memory = 0;
-  if (!driver.there || driver.memRetain(&memory, base) != success) return {};
+  if (!driver.there || driver.memRetain(&memory, base) != cu::success) return {};
   FabricHandle handle{};
   auto const code = driver.memExport(handle.data(), memory, fabricHandleType, 0);
   (void)driver.memRelease(memory);
-  if (code != success) {
+  if (code != cu::success) {
     log(LogLevel::info, "CUDA memory at {} has no fabric handle: {}", fmt::ptr(base), driver.nameOf(code));
     return {};
   }
@@ -231,7 +210,7 @@ unsigned long long driverImportFabric(FabricHandle const& handle, int device, st
   if (!driver.there) fail(ErrorCode::unsupported, "memory of another host: the CUDA driver has no fabric handles");
   auto copy = handle;
   MemoryHandle memory = 0;
-  if (auto const code = driver.memImport(&memory, copy.data(), fabricHandleType); code != success) {
+  if (auto const code = driver.memImport(&memory, copy.data(), fabricHandleType); code != cu::success) {
     fail(
         ErrorCode::deviceError,
         "map {} bytes of another host's memory on CUDA device {}: {}; have the service nvidia-imex run on both hosts "

@@ -10,15 +10,17 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "host/cuda/driver_types.hpp"
 
 namespace mscclpp {
 namespace {
 
-// The driver's types and numbers as cuda.h has them, which builds with the toolkit compare.
-using Result = int;
-using DeviceNumber = int;
-using DeviceAddress = unsigned long long;
-using MemoryHandle = unsigned long long;
+using cu::Access;
+using cu::DeviceAddress;
+using cu::DeviceNumber;
+using cu::Location;
+using cu::MemoryHandle;
+using cu::Result;
 
 struct ObjectProperties {
   unsigned numDevices;
@@ -26,35 +28,14 @@ struct ObjectProperties {
   unsigned long long handleTypes;
   unsigned long long flags;
 };
-struct Location {
-  int type;
-  int id;
-};
-struct Access {
-  Location location;
-  int flags;
-};
-
-constexpr Result success = 0;
 constexpr int multicastSupportedAttribute = 132;
-constexpr int descriptorHandle = 1;
-constexpr int minimumGranularity = 0;
-constexpr int onDevice = 1;
-constexpr int readWrite = 3;
 
 #ifdef MSCCLPP_HAS_CUDA
 static_assert(sizeof(ObjectProperties) == sizeof(CUmulticastObjectProp) &&
               offsetof(ObjectProperties, size) == offsetof(CUmulticastObjectProp, size) &&
               offsetof(ObjectProperties, handleTypes) == offsetof(CUmulticastObjectProp, handleTypes) &&
               offsetof(ObjectProperties, flags) == offsetof(CUmulticastObjectProp, flags));
-static_assert(sizeof(Location) == sizeof(CUmemLocation) && sizeof(Access) == sizeof(CUmemAccessDesc) &&
-              offsetof(Access, flags) == offsetof(CUmemAccessDesc, flags));
-static_assert(sizeof(DeviceNumber) == sizeof(CUdevice) && sizeof(DeviceAddress) == sizeof(CUdeviceptr) &&
-              sizeof(MemoryHandle) == sizeof(CUmemGenericAllocationHandle) && sizeof(Result) == sizeof(CUresult));
-static_assert(success == CUDA_SUCCESS && multicastSupportedAttribute == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED &&
-              descriptorHandle == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
-              minimumGranularity == CU_MULTICAST_GRANULARITY_MINIMUM && onDevice == CU_MEM_LOCATION_TYPE_DEVICE &&
-              readWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+static_assert(multicastSupportedAttribute == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED);
 #endif
 
 // The one table of what is used of the driver.
@@ -86,11 +67,11 @@ struct MulticastDriver {
   }
 
   void check(Result code, std::string const& operation) const {
-    if (code != success) fail(ErrorCode::deviceError, "{}: {}", operation, nameOf(code));
+    if (code != cu::success) fail(ErrorCode::deviceError, "{}: {}", operation, nameOf(code));
   }
   std::string nameOf(Result code) const {
     char const* name = nullptr;
-    if (getErrorName(code, &name) != success || name == nullptr) return fmt::format("CUresult {}", code);
+    if (getErrorName(code, &name) != cu::success || name == nullptr) return fmt::format("CUresult {}", code);
     return name;
   }
 
@@ -125,7 +106,7 @@ struct MulticastDriver {
     find("cuMemSetAccess", memSetAccess);
     find("cuMemRelease", memRelease);
     if (!missing.empty()) return;
-    if (auto const code = init(0); code != success)
+    if (auto const code = init(0); code != cu::success)
       missing = fmt::format("the CUDA driver does not start: {}", nameOf(code));
   }
 };
@@ -152,7 +133,7 @@ class DriverMulticast final : public MulticastMemory {
   std::size_t granularity(int devices) override {
     auto const properties = propertiesOf(devices, 1);
     std::size_t bytes = 0;
-    driver_.check(driver_.multicastGetGranularity(&bytes, &properties, minimumGranularity),
+    driver_.check(driver_.multicastGetGranularity(&bytes, &properties, cu::minimumGranularity),
                   fmt::format("ask for the granularity of multicast memory of {} devices", devices));
     return bytes;
   }
@@ -167,13 +148,13 @@ class DriverMulticast final : public MulticastMemory {
     made_ = true;
     bytes_ = bytes;
     int descriptor = -1;
-    driver_.check(driver_.memExport(&descriptor, object_, descriptorHandle, 0),
+    driver_.check(driver_.memExport(&descriptor, object_, cu::descriptorHandle, 0),
                   "make a file descriptor of multicast memory");
     return descriptor;
   }
 
   void open(int descriptor, std::size_t bytes) override {
-    driver_.check(driver_.memImport(&object_, reinterpret_cast<void*>(std::intptr_t{descriptor}), descriptorHandle),
+    driver_.check(driver_.memImport(&object_, reinterpret_cast<void*>(std::intptr_t{descriptor}), cu::descriptorHandle),
                   fmt::format("open multicast memory of {} bytes for CUDA device {}", bytes, device_));
     made_ = true;
     bytes_ = bytes;
@@ -199,17 +180,17 @@ class DriverMulticast final : public MulticastMemory {
     driver_.check(driver_.memAddressReserve(&base_, bytes_, 0, 0, 0), operation);
     driver_.check(driver_.memMap(base_, bytes_, 0, object_, 0), operation);
     mapped_ = true;
-    Access const access{{onDevice, device_}, readWrite};
+    Access const access{{cu::onDevice, device_}, cu::readWrite};
     driver_.check(driver_.memSetAccess(base_, bytes_, &access, 1), operation);
     return reinterpret_cast<std::byte*>(base_);
   }
 
  private:
   static ObjectProperties propertiesOf(int devices, std::size_t bytes) {
-    return {static_cast<unsigned>(devices), bytes, descriptorHandle, 0};
+    return {static_cast<unsigned>(devices), bytes, cu::descriptorHandle, 0};
   }
   void undo(Result code, char const* operation) const {
-    if (code != success) log(LogLevel::error, "{} of CUDA device {}: {}", operation, device_, driver_.nameOf(code));
+    if (code != cu::success) log(LogLevel::error, "{} of CUDA device {}: {}", operation, device_, driver_.nameOf(code));
   }
 
   MulticastDriver const& driver_;

@@ -23,11 +23,11 @@ namespace {
 
 constexpr std::string_view making = "Choice of arms";
 
-std::vector<std::byte> bytesOf(std::string_view text) {
+std::vector<std::byte> asBytes(std::string_view text) {
   auto const bytes = std::as_bytes(std::span(text.data(), text.size()));
   return {bytes.begin(), bytes.end()};
 }
-std::string_view textOf(std::vector<std::byte> const& bytes) {
+std::string_view asText(std::vector<std::byte> const& bytes) {
   return {reinterpret_cast<char const*>(bytes.data()), bytes.size()};
 }
 
@@ -158,13 +158,13 @@ void ArmChoice::join() {
           end + communicator_.device().properties().name + end + (communicator_.linesArriveWhole() ? "1" : "0") + end;
       if (self == 0) said += textOfProfile(options_.profile);
     });
-    return bytesOf(said);
+    return asBytes(said);
   });
   std::vector<std::string> devices;
   std::string profile, first;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::array<std::string, 4> parts;
-    auto text = textOf(all[rank]);
+    auto text = asText(all[rank]);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       auto const length = i + 1 < parts.size() ? text.find(end) : text.size();
       if (length == std::string_view::npos) {
@@ -272,13 +272,13 @@ ArmTimes ArmChoice::measure(ArmKey const& key, Stream const& stream, Run const& 
       if (preserve) restore = preserve();
       communicator_.synchronize(stream);
     });
-    return bytesOf(what);
+    return asBytes(what);
   });
   for (std::size_t rank = 0; rank < keys.size(); ++rank) {
-    if (textOf(keys[rank]) == what) continue;
+    if (asText(keys[rank]) == what) continue;
     fail(ErrorCode::invalidUsage,
          "rank {}: arms differ: this rank calls {}, rank {} calls {}; all ranks call the same keys in the same order",
-         self, what, rank, textOf(keys[rank]));
+         self, what, rank, asText(keys[rank]));
   }
 
   std::vector<std::size_t> taken;
@@ -293,7 +293,7 @@ ArmTimes ArmChoice::measure(ArmKey const& key, Stream const& stream, Run const& 
         refusal = error.what();
       }
       within(where + ", first call", giveBack);
-      return bytesOf(refusal);
+      return asBytes(refusal);
     };
     std::vector<std::vector<std::byte>> outcomes;
     try {
@@ -307,7 +307,7 @@ ArmTimes ArmChoice::measure(ArmKey const& key, Stream const& stream, Run const& 
     if (refused == outcomes.end()) {
       taken.push_back(arm);
     } else {
-      refusals.push_back(fmt::format("{} on rank {}: {}", names_[arm], refused - outcomes.begin(), textOf(*refused)));
+      refusals.push_back(fmt::format("{} on rank {}: {}", names_[arm], refused - outcomes.begin(), asText(*refused)));
     }
   }
   if (taken.empty()) {

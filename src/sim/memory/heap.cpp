@@ -19,12 +19,12 @@ namespace {
 
 // Whether this thread changes a heap, and what it reads and writes is the heap's own. A program may bring functions of
 // std::set, say, that are instrumented, and the linker takes them for the heap's, too: then it is asked of itself.
-thread_local constinit bool changes = false;
+thread_local constinit bool heapChanges = false;
 
 class Change {
  public:
-  explicit Change(std::shared_mutex& mutex) : lock_(mutex) { changes = true; }
-  ~Change() { changes = false; }
+  explicit Change(std::shared_mutex& mutex) : lock_(mutex) { heapChanges = true; }
+  ~Change() { heapChanges = false; }
   Change(Change const&) = delete;
   Change& operator=(Change const&) = delete;
 
@@ -37,7 +37,7 @@ std::size_t pageSize() {
   return size;
 }
 
-std::string nameOf(int device) {
+std::string deviceName(int device) {
   return device == hostMemory ? std::string("the host") : fmt::format("simulated device {}", device);
 }
 
@@ -58,12 +58,12 @@ void* Heap::map(int device, int descriptor, std::size_t bytes, bool import) {
   std::size_t const mapped = (bytes + pageSize() - 1) / pageSize() * pageSize();
   void* reserved = ::mmap(nullptr, mapped + pageSize(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) {
-    throwSystemError(fmt::format("cannot reserve {} bytes of addresses for {}", mapped, nameOf(device)), errno);
+    throwSystemError(fmt::format("cannot reserve {} bytes of addresses for {}", mapped, deviceName(device)), errno);
   }
   if (::mmap(reserved, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0) == MAP_FAILED) {
     int const why = errno;
     ::munmap(reserved, mapped + pageSize());
-    throwSystemError(fmt::format("cannot map {} bytes of shared memory for {}", bytes, nameOf(device)), why);
+    throwSystemError(fmt::format("cannot map {} bytes of shared memory for {}", bytes, deviceName(device)), why);
   }
   Region region;
   region.base = static_cast<std::byte*>(reserved);
@@ -78,20 +78,20 @@ void* Heap::map(int device, int descriptor, std::size_t bytes, bool import) {
 }
 
 void* Heap::allocate(int device, std::size_t bytes, std::size_t limit) {
-  if (bytes == 0) throw Error(ErrorCode::invalidUsage, fmt::format("allocation of 0 bytes on {}", nameOf(device)));
+  if (bytes == 0) throw Error(ErrorCode::invalidUsage, fmt::format("allocation of 0 bytes on {}", deviceName(device)));
   Change const change(mutex_);
   auto& used = used_[device];
   if (bytes > limit || used > limit - bytes) {
     throw Error(ErrorCode::deviceError,
                 fmt::format("out of memory on {}: {} bytes asked for, {} in use, the limit is {} "
                             "(MachineOptions::memoryBytes)",
-                            nameOf(device), bytes, used, limit));
+                            deviceName(device), bytes, used, limit));
   }
   int const descriptor = ::memfd_create("mscclpp-sim", MFD_CLOEXEC);
-  if (descriptor < 0) throwSystemError(fmt::format("cannot create shared memory for {}", nameOf(device)), errno);
+  if (descriptor < 0) throwSystemError(fmt::format("cannot create shared memory for {}", deviceName(device)), errno);
   try {
     if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
-      throwSystemError(fmt::format("cannot size shared memory of {} to {} bytes", nameOf(device), bytes), errno);
+      throwSystemError(fmt::format("cannot size shared memory of {} to {} bytes", deviceName(device), bytes), errno);
     }
     void* base = map(device, descriptor, bytes, false);
     used += bytes;
@@ -126,12 +126,12 @@ void Heap::unmapReleased() noexcept {
 void* Heap::import(int device, int descriptor, std::size_t bytes) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
-    throwSystemError(fmt::format("cannot import descriptor {} into {}", descriptor, nameOf(device)), errno);
+    throwSystemError(fmt::format("cannot import descriptor {} into {}", descriptor, deviceName(device)), errno);
   }
   if (bytes == 0 || static_cast<std::uint64_t>(status.st_size) < bytes) {
     throw Error(ErrorCode::invalidUsage,
                 fmt::format("cannot import {} bytes of descriptor {} into {}: the exported memory has {} bytes", bytes,
-                            descriptor, nameOf(device), status.st_size));
+                            descriptor, deviceName(device), status.st_size));
   }
   Change const change(mutex_);
   return map(device, descriptor, bytes, true);
@@ -180,7 +180,7 @@ Allocation Heap::allocationOf(void const* pointer) const {
   }
   if (region->descriptor < 0) {
     throw Error(ErrorCode::invalidUsage, fmt::format("{} lies in memory that another process owns and {} has imported",
-                                                     pointer, nameOf(region->device)));
+                                                     pointer, deviceName(region->device)));
   }
   return {region->base, region->bytes, region->device, region->id};
 }
@@ -190,7 +190,7 @@ void Heap::enablePeer(int device, Allocation const& allocation) {
   auto const it = regions_.find(reinterpret_cast<std::uintptr_t>(allocation.base));
   if (it == regions_.end()) {
     throw Error(ErrorCode::invalidUsage, fmt::format("cannot let {} use {}: it is no allocation of this process",
-                                                     nameOf(device), allocation.base));
+                                                     deviceName(device), allocation.base));
   }
   it->second.peers.insert(device);
   generation_.fetch_add(1, std::memory_order_release);
@@ -205,7 +205,7 @@ void Heap::checkRange(void const* pointer, std::size_t bytes, char const* operat
   if (bytes > region->bytes - offset) {
     throw Error(ErrorCode::invalidUsage,
                 fmt::format("{} of {} bytes at offset {} runs past the end of an allocation of {} bytes on {}",
-                            operation, bytes, offset, region->bytes, nameOf(region->device)));
+                            operation, bytes, offset, region->bytes, deviceName(region->device)));
   }
 }
 
@@ -231,14 +231,14 @@ std::string Heap::whyNot(int device, std::uintptr_t address, std::size_t bytes) 
   auto const offset = address - reinterpret_cast<std::uintptr_t>(region->base);
   if (bytes > region->bytes - offset) {
     return fmt::format("{} bytes at offset {} run past the end of an allocation of {} bytes on {}", bytes, offset,
-                       region->bytes, nameOf(region->device));
+                       region->bytes, deviceName(region->device));
   }
   return fmt::format("{} bytes at offset {} of an allocation on {} are not open to {}: call Runtime::enablePeer first",
-                     bytes, offset, nameOf(region->device), nameOf(device));
+                     bytes, offset, deviceName(region->device), deviceName(device));
 }
 
 bool Heap::touches(std::uintptr_t begin, std::uintptr_t end) const {
-  if (changes) return false;
+  if (heapChanges) return false;
   std::shared_lock const lock(mutex_);
   auto const it = regions_.lower_bound(end);
   return it != regions_.begin() && std::prev(it)->first + std::prev(it)->second.bytes > begin;
@@ -261,7 +261,7 @@ std::string Heap::placeOf(std::uintptr_t address) const {
   auto const* region = find(address);
   if (region == nullptr) return fmt::format("{:#x}", address);
   return fmt::format("offset {} of {} bytes on {}", address - reinterpret_cast<std::uintptr_t>(region->base),
-                     region->bytes, nameOf(region->device));
+                     region->bytes, deviceName(region->device));
 }
 
 std::size_t Heap::regions() const {

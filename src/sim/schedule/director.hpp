@@ -18,6 +18,9 @@ namespace mscclpp::sim {
 
 class Scheduler;
 
+// Waits are looked at when no task is ready, and in one turn of about this many, so that a waiter may also go on early.
+inline constexpr std::uint32_t turnsBetweenPolls = 16;
+
 // A place in one of the scheduler's two queues; see Scheduler::ready and Scheduler::polling.
 struct Candidate {
   enum class Queue : std::uint8_t { none, ready, polling };

@@ -12,8 +12,6 @@
 namespace mscclpp::sim {
 namespace {
 
-// Waits are looked at when no task is ready, and in one turn of about this many, so that a waiter may also go on early.
-constexpr std::uint32_t turnsBetweenPolls = 16;
 // One choice of value in this many is left to chance, the others take option 0.
 constexpr std::uint32_t turnsBetweenChoices = 8;
 

@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::uint64_t nsPerSwitch = 20;
 constexpr std::uint64_t nsPerMemoryStep = 10;
-// Polls wait until no task is ready, except for one turn in about this many, so that a waiter may also go on early.
-constexpr std::uint32_t turnsBetweenPolls = 16;
 std::uint64_t valueAt(std::uintptr_t word) {
   return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word)).load(std::memory_order_relaxed);
 }
