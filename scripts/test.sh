@@ -59,6 +59,7 @@ build=build/test
 # faster.
 configure=("-DMSCCLPP_WERROR=${MSCCLPP_WERROR:-OFF}" "-DMSCCLPP_TEST_OPTIONS=-Og -g1")
 configure+=(-DMSCCLPP_CACHE_TESTS=OFF)
+configure+=(-DMSCCLPP_JOIN_SOURCES=ON)
 ! have_command ld.lld || configure+=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
 if have_cuda_toolkit; then
   configure+=(-DMSCCLPP_USE_CUDA=ON)

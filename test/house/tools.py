@@ -105,8 +105,7 @@ def check_tidy(root, files, build, jobs):
     database = os.path.join(build, "compile_commands.json")
     if not os.path.exists(database):
         skip(f"no {database}; configure with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON and a generator that writes it")
-    with open(database, encoding="utf-8") as file:
-        built = {os.path.realpath(entry["file"]): entry for entry in json.load(file)}
+    built = commands(database)
     groups = grouped([os.path.realpath(os.path.join(root, file)) for file in files], built)
     if not groups:
         print(f"error: {database} has none of the sources")
@@ -118,17 +117,19 @@ def check_tidy(root, files, build, jobs):
     # Most of the time goes into what all sources include, so a group is one translation unit. One that is not
     # clean, or does not compile for equal names in two sources, is halved until sources are judged by themselves.
     def judge(group):
-        if len(group) == 1:
-            return [(group[0], *run([*command, "-p", build, group[0]], root))]
         with tempfile.TemporaryDirectory(prefix="mscclpp-tidy-") as folder:
-            unit = os.path.join(folder, "unit.cpp")
-            with open(unit, "w", encoding="utf-8") as file:
-                file.writelines(f'#include "{source}"  // NOLINT(bugprone-suspicious-include)\n' for source in group)
+            unit = group[0]
+            if len(group) > 1:
+                unit = os.path.join(folder, "unit.cpp")
+                with open(unit, "w", encoding="utf-8") as file:
+                    file.writelines(f'#include "{source}"  // NOLINT(bugprone-suspicious-include)\n' for source in group)
             entry = dict(built[group[0]], file=unit)
             entry["command"] = re.sub(r"(?<=-c )\S+$", unit, entry["command"])
             with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as file:
                 json.dump([entry], file)
-            status, _ = run([*command, f"--config-file={os.path.join(root, '.clang-tidy')}", "-p", folder, unit], root)
+            status, text = run([*command, f"--config-file={os.path.join(root, '.clang-tidy')}", "-p", folder, unit], root)
+        if len(group) == 1:
+            return [(group[0], status, text)]
         if status == 0:
             return []
         half = len(group) // 2
@@ -148,6 +149,18 @@ def check_tidy(root, files, build, jobs):
     print("\n".join([*sorted(findings), f"{sources} sources in {len(groups)} groups, {apart} judged by themselves, "
                                         f"{len(findings)} findings"]))
     return failed
+
+
+def commands(database):
+    """The command of each source, which may be one of several that the build compiles as one."""
+    with open(database, encoding="utf-8") as file:
+        entries = {os.path.realpath(entry["file"]): entry for entry in json.load(file)}
+    for unit, entry in list(entries.items()):
+        if "/Unity/" in unit:
+            with open(unit, encoding="utf-8") as file:
+                for source in re.findall(r'^#include "(.*)"$', file.read(), re.MULTILINE):
+                    entries[os.path.realpath(source)] = entry
+    return entries
 
 
 def grouped(files, built):
