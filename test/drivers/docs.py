@@ -7,7 +7,9 @@
 #   docs.py --self-test --compiler=COMPILER
 #
 # A ```cpp block is compiled as a source of its own when the line above it is `<!-- compile: sim -->`,
-# `<!-- compile: cuda -->` or `<!-- compile: sim cuda -->`; compiler messages carry the document's line numbers.
+# `<!-- compile: cuda -->` or `<!-- compile: sim cuda -->`; compiler messages carry the document's line numbers. Blocks
+# that are for both machines, which thus are seen to compile alone, nvcc is given as one source, since most of its time
+# goes into what they include; if that is refused, one by one.
 """Driver of the documentation tests."""
 
 import argparse
@@ -42,38 +44,54 @@ def blocks(document):
         yield start + 1, machines, "\n".join(lines[start:end]) + "\n"
 
 
+def joined(document, chosen):
+    """One source of several blocks: what they include, then each in a namespace of its own."""
+    includes = []
+    bodies = []
+    for line, _, code in chosen:
+        lines = code.split("\n")
+        includes += [text for text in lines if text.startswith("#include")]
+        rest = "\n".join("" if text.startswith("#include") else text for text in lines)
+        bodies.append(f'namespace block_{line} {{\n#line {line} "{document}"\n{rest}\n}}\n')
+    return "\n".join(includes) + "\n" + "".join(bodies)
+
+
 def check(document, compiler, machine, flags):
     """Returns a list of complaints; empty when every block for the machine compiles."""
-    complaints = []
-    compiled = 0
+
+    def compiled(code):
+        with tempfile.TemporaryDirectory(prefix="mscclpp-docs-") as folder:
+            source = os.path.join(folder, "block.cu" if "nvcc" in os.path.basename(compiler) else "block.cpp")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(code)
+            command = [compiler, *toolchain.usable_flags(flags), "-c", "-o", os.path.join(folder, "block.o"), source]
+            return toolchain.compile_source(command)
+
     try:
-        for line, machines, code in blocks(document):
-            if machine not in machines:
-                continue
-            compiled += 1
-            with tempfile.TemporaryDirectory(prefix="mscclpp-docs-") as folder:
-                source = os.path.join(folder, "block.cu" if machine == "cuda" else "block.cpp")
-                with open(source, "w", encoding="utf-8") as file:
-                    file.write(f'#line {line} "{document}"\n{code}')
-                command = [compiler, *toolchain.usable_flags(flags), "-c", "-o", os.path.join(folder, "block.o"), source]
-                status, output = toolchain.compile_source(command)
-            if status != 0:
-                complaints.append(f"{document}:{line}: the block does not compile:\n{output}")
+        chosen = [block for block in blocks(document) if machine in block[1]]
     except ValueError as error:
-        complaints.append(str(error))
-    if not complaints and compiled == 0:
-        complaints.append(f"{document} has no block for {machine}")
+        return [str(error)]
+    if not chosen:
+        return [f"{document} has no block for {machine}"]
+    both = [block for block in chosen if len(block[1]) == len(MACHINES)]
+    if machine == "cuda" and len(both) > 1 and compiled(joined(document, both))[0] == 0:
+        chosen = [block for block in chosen if block not in both]
+    complaints = []
+    for line, _, code in chosen:
+        status, output = compiled(f'#line {line} "{document}"\n{code}')
+        if status != 0:
+            complaints.append(f"{document}:{line}: the block does not compile:\n{output}")
     return complaints
 
 
 def self_test(compiler):
     """A driver that lets everything pass would be worse than none."""
 
-    def judge(folder, text):
+    def judge(folder, text, machine="sim"):
         document = os.path.join(folder, "page.md")
         with open(document, "w", encoding="utf-8") as file:
             file.write(text)
-        return check(document, compiler, "sim", ["-std=c++20"])
+        return check(document, compiler, machine, ["-std=c++20"])
 
     def good_block_passes(folder):
         assert judge(folder, "# Page\n\n<!-- compile: sim -->\n```cpp\nint value = 1;\n```\n") == []
@@ -90,6 +108,20 @@ def self_test(compiler):
         block = "<!-- compile: sim -->\n```cpp\nint value = 1;\n```\n"
         assert judge(folder, block + block) == []
 
+    def blocks_of_one_source_may_have_equal_names(folder):
+        block = "<!-- compile: sim cuda -->\n```cpp\n#include <vector>\nstd::vector<int> value;\n```\n"
+        assert judge(folder, block + block, "cuda") == []
+
+    def bad_block_beside_a_good_one_is_reported_with_its_line(folder):
+        good, bad = (f"<!-- compile: sim cuda -->\n```cpp\nint value = {value};\n```\n" for value in ("1", ""))
+        complaints = judge(folder, good + bad, "cuda")
+        assert len(complaints) == 1 and "page.md:7" in complaints[0], complaints
+
+    def blocks_that_cannot_be_joined_are_judged_alone(folder):
+        block = "<!-- compile: sim cuda -->\n```cpp\nnamespace std { template <> struct hash<struct A>; }\n```\n"
+        text = block.replace("namespace", "#include <string>\nstruct A {};\nnamespace")
+        assert judge(folder, text + text, "cuda") == []
+
     def no_block_is_reported(folder):
         assert judge(folder, "<!-- compile: cuda -->\n```cpp\nint a;\n```\n") != []
 
@@ -101,7 +133,9 @@ def self_test(compiler):
 
     return toolchain.self_test([
         good_block_passes, bad_block_is_reported_with_its_line, unmarked_block_is_left_alone,
-        blocks_do_not_see_each_other, no_block_is_reported, unknown_machine_is_reported, mark_without_block_is_reported,
+        blocks_do_not_see_each_other, blocks_of_one_source_may_have_equal_names,
+        bad_block_beside_a_good_one_is_reported_with_its_line, blocks_that_cannot_be_joined_are_judged_alone,
+        no_block_is_reported, unknown_machine_is_reported, mark_without_block_is_reported,
     ])
 
 
