@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ranks that are processes: how they meet, what they hear of each other, and how the interpreter ends."""
 
+import os
 import signal
+import subprocess
 import time
 import unittest
 
-from support import finish, free_port, run_processes, start_ranks
+from support import QUICK, Forked, finish, free_port, run_processes, start, start_ranks
 
 REDUCE = """
     import numpy as np
@@ -100,6 +102,31 @@ class Failures(unittest.TestCase):
         begin = time.monotonic()
         self.assertEqual([status for status, _, _ in finish(start_ranks(code, 3))], [0, 5, 0])
         self.assertLess(time.monotonic() - begin, 60)
+
+
+class Forks(unittest.TestCase):
+    """Of rank_server.py, which the tests with PyTorch use."""
+
+    def test_they_are_as_processes_that_are_started(self):
+        for code in (
+            "import os, sys; print(sys.argv, __name__, sys.path, sorted(os.environ)); print(1, file=sys.stderr)",
+            "import atexit; atexit.register(print, 'in the end'); raise SystemExit(3)",
+            "import os; print('not written'); os._exit(7)",
+            "import os, signal; print('written', flush=True); os.kill(os.getpid(), signal.SIGTERM)",
+            "def a(): pass\nimport pickle; print(pickle.loads(pickle.dumps(a)) is a)",
+            "raise ValueError('a reason')",
+        ):
+            own = {"MSCCLPP_TEST_OWN": "1"}
+            processes = [start(code, fork=False, **own), Forked(code, {**os.environ, **QUICK, **own})]
+            started, forked = finish(processes)
+            self.assertEqual(forked[:2], started[:2], forked[2])
+            self.assertEqual(forked[2].splitlines()[-1:], started[2].splitlines()[-1:])  # a trace has a line more
+
+    def test_a_limit(self):
+        process = Forked("import time; time.sleep(100)", dict(os.environ))
+        with self.assertRaises(subprocess.TimeoutExpired):
+            finish([process], 0.3)
+        self.assertEqual(finish([process]), [(-signal.SIGKILL, "", "")])
 
 
 if __name__ == "__main__":
