@@ -11,7 +11,7 @@ import unittest
 import mscclpp
 import numpy as np
 from mscclpp.errors import Aborted, InternalError, InvalidUsage, Timeout
-from support import QUICK, finish, run_processes, start_ranks
+from support import finish, run_processes, script, start_ranks
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples" / "python_channels"
@@ -604,9 +604,8 @@ class Ends(Case):
 class Examples(unittest.TestCase):
     """Each rank says what it has compared."""
 
-    def check(self, script, ranks):
-        code = f"import runpy; runpy.run_path({str(EXAMPLES / script)!r}, run_name='__main__')"
-        output = "".join(run_processes(code, ranks, **QUICK))
+    def check(self, name, ranks):
+        output = "".join(run_processes(script(EXAMPLES / name), ranks))
         for rank in range(2):
             self.assertRegex(output, rf"rank {rank}: .* is right\n")
 

@@ -5,12 +5,13 @@
 import importlib.util
 import pathlib
 import re
-import subprocess
-import sys
 import unittest
+
+from support import finish, preload, start
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"<!-- run(?:: (\w+))? -->\n```python\n(.*?)```", re.DOTALL)
+preload("torch", "torch._inductor.compile_fx", "torch.utils.cpp_extension")
 LIMIT = 400  # seconds; compilers are at work, and other tests
 
 
@@ -24,10 +25,8 @@ class Pages(unittest.TestCase):
                 if block[1] and importlib.util.find_spec(block[1]) is None:
                     continue
                 line = text[: block.start(2)].count("\n") + 1
-                done = subprocess.run(
-                    [sys.executable, "-B", "-"], input=block[2], capture_output=True, text=True, timeout=LIMIT, check=False
-                )
-                self.assertEqual(done.returncode, 0, f"{page.name}, line {line}:\n{done.stderr}")
+                [(status, _, errors)] = finish([start(block[2], fork=block[1] == "torch")], LIMIT)
+                self.assertEqual(status, 0, f"{page.name}, line {line}:\n{errors}")
         self.assertGreaterEqual(count, 4)
 
 

@@ -6,7 +6,7 @@ import unittest
 
 import mscclpp
 import numpy as np
-from support import QUICK, run_processes
+from support import run_processes
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 HIDDEN, TOPK, TOKENS = 150, 3, 6
@@ -512,7 +512,6 @@ class DeepEp(unittest.TestCase):
             dist.destroy_process_group()
             """,
             2,
-            **QUICK,
         )
 
     def test_overtaken_handles_and_more_tokens(self):

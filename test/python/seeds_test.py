@@ -2,7 +2,6 @@
 """The programs of the guides (docs/seeds.md), each in processes as torchrun would start them, on simulated GPUs."""
 
 import importlib.util
-import os
 import pathlib
 import re
 import shutil
@@ -13,9 +12,10 @@ import types
 import unittest
 
 import mscclpp
-from support import finish, free_port
+from support import finish, free_port, preload, script, start_ranks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+preload("torch", "torch.distributed")
 EXAMPLES = ROOT / "examples" / "torch-integration"
 PROGRAMS = ROOT / "python" / "mscclpp" / "language" / "tests"
 EXECUTOR_TEST = ROOT / "python" / "test" / "executor_test.py"
@@ -32,6 +32,8 @@ def missing(*modules):
 class Seeds(unittest.TestCase):
     """What the tests share: a folder for plans and modules, and ranks that run a script."""
 
+    need_torch = False
+
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="mscclpp-seeds-"))
@@ -39,31 +41,13 @@ class Seeds(unittest.TestCase):
 
     def start(self, ranks, *command):
         """The exit status, output and errors of each rank."""
-        common = {
-            "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(free_port()),
+        own = {
             "MSCCLPP_MASTER_ADDR": "127.0.0.1",
             "MSCCLPP_MASTER_PORT": str(free_port()),
             "MSCCLPP_DEVICE": "sim",
             "MSCCLPP_CACHE_DIR": str(self.folder),
-            "TORCHELASTIC_RUN_ID": "seeds",
-            "OMP_NUM_THREADS": "1",
         }
-        return finish(
-            [
-                subprocess.Popen(
-                    [sys.executable, "-B", *map(str, command)],
-                    env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-                for rank in range(ranks)
-            ],
-            LIMIT,
-        )
+        return finish(start_ranks(script(*command), ranks, self.need_torch, **own), LIMIT)
 
     def run_ranks(self, ranks, *command):
         """The outputs. Fails where one rank does, or warns that an algorithm has refused a call."""
@@ -78,9 +62,11 @@ class Seeds(unittest.TestCase):
 class TorchIntegration(Seeds):
     """The examples for PyTorch, whose torch.cuda is replaced."""
 
-    def check(self, script, ranks, *arguments):
+    need_torch = True
+
+    def check(self, name, ranks, *arguments):
         """Runs an example, each rank of which says what it has compared."""
-        for rank, output in enumerate(self.run_ranks(ranks, WITHOUT_GPU, EXAMPLES / script, *arguments)):
+        for rank, output in enumerate(self.run_ranks(ranks, WITHOUT_GPU, EXAMPLES / name, *arguments)):
             self.assertRegex(output, rf"rank {rank}: .* (is|are) right\n")
 
     def test_default_algorithms(self):
@@ -106,9 +92,9 @@ class QuickStart(Seeds):
 
     def plan(self, program, *arguments):
         """The file of what a program prints."""
-        script = PROGRAMS / f"{program}.py"
+        source = PROGRAMS / f"{program}.py"
         # A program that is wrong warns, and is not printed here.
-        command = [sys.executable, "-B", "-W", "error", str(script), *arguments]
+        command = [sys.executable, "-B", "-W", "error", str(source), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         path = self.folder / f"{program}{''.join(arguments)}.json"

@@ -12,9 +12,11 @@ import tempfile
 import textwrap
 import unittest
 
-from support import finish, run_processes, start_ranks
+from support import finish, preload, run_processes, start_ranks
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+preload("torch", "torch._dynamo", "torch.utils.cpp_extension")
+preload("torch.distributed.fsdp", "torch.distributed.tensor.parallel")
 
 START = """
 import os, torch, torch.distributed as dist

@@ -13,9 +13,10 @@ import sys
 import tempfile
 import unittest
 
-from support import QUICK, finish, start_ranks
+from support import QUICK, finish, preload, script, start, start_ranks
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+preload("torch", "torch._inductor.compile_fx", "torch.utils.cpp_extension", "torch.distributed.tensor.parallel")
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "torch-integration"
 DEVICE = os.environ.get("MSCCLPP_TEST_DEVICE", "cpu")
 LIMIT = 300  # seconds; compilers are at work
@@ -25,10 +26,8 @@ LIMIT = 300  # seconds; compilers are at work
 class Examples(unittest.TestCase):
     """Each rank says what it has compared."""
 
-    def check(self, script, ranks):
-        code = f"import runpy, sys; sys.path.insert(0, {str(EXAMPLES)!r})\n"  # as a script has it
-        code += f"runpy.run_path({str(EXAMPLES / script)!r}, run_name='__main__')"
-        results = finish(start_ranks(code, ranks, **QUICK), LIMIT)
+    def check(self, name, ranks):
+        results = finish(start_ranks(script(EXAMPLES / name), ranks), LIMIT)
         for rank, (status, output, errors) in enumerate(results):
             self.assertEqual(status, 0, errors)
             self.assertRegex(output, rf"rank {rank}: .* are right\n")
@@ -91,20 +90,26 @@ class Bench(unittest.TestCase):
             sys.argv = "bench --modes=eager --collectives=allgather --max-bytes=1K --samples=1 --calls=1".split()
             bench.main()
         """
-        [first, _] = finish(start_ranks(code, 2, **QUICK), LIMIT)
+        [first, _] = finish(start_ranks(code, 2), LIMIT)
         self.assertEqual(first[0], 1, first[2])
         self.assertIn("WRONG: 2 elements", first[1])
 
     def test_what_is_wrong(self):
-        for argument, why in (
-            ("--collectives=gossip", "allowed is a list of allreduce"),
-            ("--min-bytes=-1", "a whole number of bytes"),
-            ("--factor=1", "--factor must be 2 or more"),
-            ("--modes=lazy", "allowed is a list of eager"),
-        ):
-            done = self.bench(argument)
-            self.assertEqual(done.returncode, 2)
-            self.assertIn(why, done.stderr)
+        wrong = {
+            "--collectives=gossip": "allowed is a list of allreduce",
+            "--min-bytes=-1": "a whole number of bytes",
+            "--factor=1": "--factor must be 2 or more",
+            "--modes=lazy": "allowed is a list of eager",
+        }
+        for argument, why in wrong.items():
+            code = f"""
+                import runpy, sys
+                sys.argv = ["bench", "--device={DEVICE}", "--ranks=2", {argument!r}]
+                runpy.run_module("mscclpp.bench", run_name="__main__")
+            """
+            [(status, _, errors)] = finish([start(code)], LIMIT)
+            self.assertEqual(status, 2)
+            self.assertIn(why, errors)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import unittest
 
-from support import QUICK, finish, start_ranks
+from support import finish, preload, start_ranks
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+preload("torch", "torch._inductor.compile_fx", "torch.utils.cpp_extension")
 LIMIT = 300  # seconds; compilers are at work
 ON_CUDA = os.environ.get("MSCCLPP_TEST_DEVICE") == "cuda"
 
@@ -68,7 +69,7 @@ def run(code: str, ranks: int = 3, group: bool = True, **environment: str) -> li
     body = "\n".join(line[indent:] for line in lines)
     begin = "gloo = start()\nname = dist.group.WORLD.group_name\n"
     whole = begin + body + "\ndist.barrier()\ndist.destroy_process_group()\n" if group else body
-    results = finish(start_ranks(START + whole, ranks, **QUICK, **environment), LIMIT)
+    results = finish(start_ranks(START + whole, ranks, **environment), LIMIT)
     for rank, (status, output, errors) in enumerate(results):
         if status != 0:
             raise AssertionError(f"rank {rank} ended with status {status}:\n{output}{errors}")
@@ -514,13 +515,14 @@ class Compiled(unittest.TestCase):
                 got = ops.recv(x, 0)
                 unused = ops.reduce_scatter(big * 2)
                 return b.sum() + extra + got.sum() * 0, a
+            # What is kept is not asked for how operators are registered.
+            torch.compiler.config.force_disable_caches = True
             compiled = torch.compile(program, fullgraph=True)
             for _ in range(4):
                 x = here(torch.ones(6))
                 result, a = compiled(x, here(torch.ones(300, 3)))
                 assert (a == size).all() and result.item() > 0
-            """,
-            TORCHINDUCTOR_FORCE_DISABLE_CACHES="1",  # what is kept there is not asked for how operators are registered
+            """
         )
 
     def test_derivatives(self):

@@ -10,9 +10,11 @@ import sys
 import tempfile
 import unittest
 
-from support import QUICK, finish, start_ranks
+from support import finish, preload, script, start_ranks
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+preload("torch", "torch._dynamo", "torch.utils.cpp_extension")
+preload("torch.distributed.fsdp", "torch.distributed.tensor.parallel")
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench" / "torch"
 LIMIT = 300  # seconds; compilers are at work
 SMALL = """--steps=1 --blocks=1 --width=32 --head=16 --words=64 --length=8 --batch=1
@@ -34,10 +36,8 @@ class Transformer(unittest.TestCase):
     def run_ranks(self, way, *options, status=0):
         """The file, its results, and what the first rank said."""
         file = self.folder / f"{way}.json"
-        words = ["transformer.py", f"--way={way}", f"--output={file}", *SMALL, *options]
-        code = f"import runpy, sys; sys.path.insert(0, {str(FOLDER)!r}); sys.argv = {words!r}\n"  # as a script has it
-        code += f"runpy.run_path({str(FOLDER / 'transformer.py')!r}, run_name='__main__')"
-        results = finish(start_ranks(code, 2, **QUICK), LIMIT)
+        code = script(FOLDER / "transformer.py", f"--way={way}", f"--output={file}", *SMALL, *options)
+        results = finish(start_ranks(code, 2), LIMIT)
         for ended, _, errors in results:
             self.assertEqual(ended, status, errors)
         return file, json.loads(file.read_text(encoding="utf-8")), results[0][1]
