@@ -363,7 +363,8 @@ check_norm(torch.bfloat16, (4, 64), lead=1)
             NORM
             + """
 check_norm(torch.bfloat16, (300, 17), rounded=True)
-check_norm(torch.bfloat16, (70000, 1), rounded=True)
+# Several times what a grid has blocks; one simulated row takes a millisecond.
+check_norm(torch.bfloat16, (70000 if device == "cuda" else 3000, 1), rounded=True)
 check_norm(torch.bfloat16, (3, 12001))
 check_norm(torch.bfloat16, (2, 40001), rounded=True)
 check_norm(torch.bfloat16, (2, 40001), residual=False, rounded=True)
