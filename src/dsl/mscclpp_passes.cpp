@@ -184,8 +184,8 @@ MscclppOps withDependencies(MscclppOps ops, int rank) {
     bool synced = false;
     for (auto const& [chunks, writes] : accessesOf(op, rank)) {
       for (int i = chunks.index; i < chunks.index + chunks.count; ++i) {
-        auto const before = touched.find({chunks.buffer, i});
-        if (before == touched.end() || before->second.op == number || !(writes || before->second.writes)) continue;
+        auto const earlier = touched.find({chunks.buffer, i});
+        if (earlier == touched.end() || earlier->second.op == number || !(writes || earlier->second.writes)) continue;
         touched.clear();
         if (!std::exchange(synced, true)) made.push_back(syncOp());
         break;
