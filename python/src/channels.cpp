@@ -59,7 +59,7 @@ Transports listOf(TransportSet set) {
   return several;
 }
 
-void bindHandles(nb::module_& module) {
+void bindChannelHandles(nb::module_& module) {
   using layout::MemoryChannelHandle, layout::SemaphoreHandle, layout::SwitchChannelHandle,
       layout::SwitchSemaphoreHandle, layout::TeamHandle, layout::WindowHandle;
   HandleClass<SemaphoreHandle>(module, "SemaphoreHandle", "A kernel's DeviceHandle<MemoryDevice2DeviceSemaphore>.")
@@ -326,7 +326,7 @@ void bindWindows(nb::module_& module) {
 }  // namespace
 
 void bindChannels(nb::module_& module) {
-  bindHandles(module);
+  bindChannelHandles(module);
   bindMemory(module);
   bindSemaphores(module);
   bindCommunicator();

@@ -101,7 +101,7 @@ PyType_Slot proxySlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&HandlerPro
                             {Py_tp_clear, reinterpret_cast<void*>(&HandlerProxy::clear)},
                             {0, nullptr}};
 
-void bindHandles(nb::module_& module) {
+void bindProxyHandles(nb::module_& module) {
   using layout::BasePortChannelHandle, layout::FifoHandle, layout::PortChannelHandle;
   HandleClass<FifoHandle>(module, "FifoHandle", "A kernel's DeviceHandle<Fifo>.")
       .with<&FifoHandle::size>("size", "Triggers that it has room for.")
@@ -212,7 +212,7 @@ void bindProxy(nb::module_& module) {
 }  // namespace
 
 void bindProxies(nb::module_& module) {
-  bindHandles(module);
+  bindProxyHandles(module);
   bindService(module);
   bindProxy(module);
 }

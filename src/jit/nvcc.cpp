@@ -12,7 +12,7 @@
 namespace mscclpp::jit {
 namespace {
 
-std::vector<std::string> candidates() {
+std::vector<std::string> commands() {
   if (auto const named = processVariable("MSCCLPP_NVCC").value_or(""); !named.empty()) return {named};
   std::vector<std::string> all{"nvcc", "/usr/local/cuda/bin/nvcc"};
   auto const home = processVariable("CUDA_HOME").value_or("");
@@ -38,7 +38,7 @@ Nvcc const& Nvcc::instance() {
 }
 
 Nvcc::Nvcc() {
-  auto const names = candidates();
+  auto const names = commands();
   for (auto const& name : names) {
     auto const result = runCommand({name, "--version"});
     if (result.status != 0) continue;

@@ -73,7 +73,7 @@ class string_view {
   return all;
 }
 
-std::vector<std::string> candidates() {
+std::vector<std::string> libraries() {
   if (auto const named = processVariable("MSCCLPP_NVRTC").value_or(""); !named.empty()) return {named};
   std::vector<std::string> all{"libnvrtc.so.13", "libnvrtc.so.12"};
   for (auto const& folder : {processVariable("CUDA_HOME").value_or(""), std::string("/usr/local/cuda")}) {
@@ -107,7 +107,7 @@ void Nvrtc::find(char const* name, Function*& function) {
 
 Nvrtc::Nvrtc() {
   std::string tried;
-  for (auto const& name : candidates()) {
+  for (auto const& name : libraries()) {
     library_ = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) {
       tried += fmt::format("\n{}", ::dlerror());
