@@ -49,8 +49,8 @@ want_packages clang-format-14 clang-tidy-14 clang-16 shellcheck
 want_packages chromium chromium-driver
 # An example job is run by a controller and nodes of SLURM's own.
 want_packages slurm-wlm
-# Of what two tests compile without CUDA the second finds the kernels in a cache, for which programs would only pay. Some
-# 200 of those are linked.
+# The tests that take this library into another project need not compile it again: the library is cached, for which the
+# programs would only pay. Some 200 of them are linked.
 want_packages ccache lld
 use_ccache
 
@@ -58,7 +58,7 @@ build=build/test
 # Most programs run for seconds: -O2 takes them three times as long to compile, -O1 one and a half, and at -O1 they run no
 # faster.
 configure=("-DMSCCLPP_WERROR=${MSCCLPP_WERROR:-OFF}" "-DMSCCLPP_TEST_OPTIONS=-Og -g1")
-configure+=(-DMSCCLPP_CACHE_TESTS=OFF -DMSCCLPP_JOIN_SOURCES=ON)
+configure+=(-DMSCCLPP_CACHE_TESTS=OFF "-DMSCCLPP_JOIN_SOURCES=$root/build/joined")
 ! have_command ld.lld || configure+=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
 if have_cuda_toolkit; then
   configure+=(-DMSCCLPP_USE_CUDA=ON)

@@ -156,7 +156,7 @@ def commands(database):
     with open(database, encoding="utf-8") as file:
         entries = {os.path.realpath(entry["file"]): entry for entry in json.load(file)}
     for unit, entry in list(entries.items()):
-        if "/Unity/" in unit:
+        if os.path.basename(os.path.dirname(unit)) == "joined":  # by cmake/MscclppJoinSources.cmake
             with open(unit, encoding="utf-8") as file:
                 for source in re.findall(r'^#include "(.*)"$', file.read(), re.MULTILINE):
                     entries[os.path.realpath(source)] = entry
