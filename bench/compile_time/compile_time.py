@@ -8,6 +8,7 @@
 # Per compiler: an empty kernel; the standard, CCCL and CUDA headers that the umbrella needs, alone; the umbrella; the
 # umbrella and one allreduce. Counted is processor time, the least of the runs, so that other work on the machine does not
 # show. `umbrella` is what it adds to the headers that it needs, `instantiation` what the allreduce adds to the umbrella.
+# The budget is for a machine on which those headers alone take the `headers` of budget.json; a slower one has more.
 """Measures compile time against a budget."""
 
 import argparse
@@ -83,7 +84,8 @@ def measure(name, command, suffix, kernel, excluded, folders, runs):
     for what, text in units.items():
         seconds[what] = compile_seconds(command, text, suffix, runs)
         print(f"{name:5} {what:16} {seconds[what]:7.2f} s", flush=True)
-    return {"umbrella": seconds["with umbrella"] - seconds["needed headers"],
+    return {"headers": seconds["needed headers"],
+            "umbrella": seconds["with umbrella"] - seconds["needed headers"],
             "instantiation": seconds["with allreduce"] - seconds["with umbrella"]}
 
 
@@ -107,8 +109,9 @@ def main():
         costs["c++"] = measure("c++", [arguments.cxx, "-O2"], ".cpp", "", "/arch/cuda/", folders, arguments.runs)
     over = 0
     for name, cost in costs.items():
+        slower = max(1, cost.pop("headers") / budget[name]["headers"])
         for what, seconds in cost.items():
-            limit = budget[name][what]
+            limit = budget[name][what] * slower
             late = seconds > limit
             over += late
             print(f"{name:5} {what:16} {seconds:7.2f} s of {limit:.2f} s{'   OVER BUDGET' if late else ''}")
