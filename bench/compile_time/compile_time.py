@@ -7,8 +7,9 @@
 #
 # Per compiler: an empty kernel; the standard, CCCL and CUDA headers that the umbrella needs, alone; the umbrella; the
 # umbrella and one allreduce. Counted is processor time, the least of the runs, which take turns, so that other work on the
-# machine does not show; what is over its budget is run up to twice as often again. `umbrella` is what it adds to the headers that it needs, `instantiation` what the allreduce adds to the umbrella.
-# The budget is for a machine on which those headers alone take the `headers` of budget.json; a slower one has more.
+# machine does not show; over the budget all have up to twice as many runs more. `umbrella` is what it adds to the headers
+# that it needs, `instantiation` what the allreduce adds to the umbrella. The budget is for a machine on which those
+# headers alone take the `headers` of budget.json; a slower one has more.
 """Measures compile time against a budget."""
 
 import argparse
@@ -81,8 +82,9 @@ def measure(name, command, suffix, kernel, excluded, folders, runs, budget):
         for what, text in units.items():
             seconds[what] = min(seconds[what], compile_seconds(command, text, suffix))
         slower = max(1, seconds["needed headers"] / budget["headers"])
-        costs = {"umbrella": (seconds["with umbrella"] - seconds["needed headers"], budget["umbrella"] * slower),
-                 "instantiation": (seconds["with allreduce"] - seconds["with umbrella"], budget["instantiation"] * slower)}
+        added = {"umbrella": seconds["with umbrella"] - seconds["needed headers"],
+                 "instantiation": seconds["with allreduce"] - seconds["with umbrella"]}
+        costs = {what: (cost, budget[what] * slower) for what, cost in added.items()}
         if run >= runs and all(cost <= limit for cost, limit in costs.values()):
             break
     for what in units:

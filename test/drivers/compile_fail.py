@@ -31,7 +31,7 @@ def check(source, compiler, flags):
         return [f"{source} has no line '// expect: <regular expression>'"]
     with tempfile.TemporaryDirectory(prefix="mscclpp-compile-fail-") as folder:
         # What nvcc refuses its device's half refuses, too, which is half of the time.
-        nvcc = "nvcc" in os.path.basename(compiler)
+        nvcc = toolchain.is_nvcc(compiler)
         command = [compiler, *toolchain.usable_flags(flags), "-ptx" if nvcc else "-c", "-o", os.path.join(folder, "out.o")]
         command += ["-x", "cu" if nvcc else "c++", source]
         status, output = toolchain.compile_source([*command, f"-D{MACRO}"])

@@ -61,7 +61,7 @@ def check(document, compiler, machine, flags):
 
     def compiled(code):
         with tempfile.TemporaryDirectory(prefix="mscclpp-docs-") as folder:
-            source = os.path.join(folder, "block.cu" if "nvcc" in os.path.basename(compiler) else "block.cpp")
+            source = os.path.join(folder, "block.cu" if toolchain.is_nvcc(compiler) else "block.cpp")
             with open(source, "w", encoding="utf-8") as file:
                 file.write(code)
             command = [compiler, *toolchain.usable_flags(flags), "-c", "-o", os.path.join(folder, "block.o"), source]
@@ -73,7 +73,7 @@ def check(document, compiler, machine, flags):
         return [str(error)]
     if not chosen:
         return [f"{document} has no block for {machine}"]
-    both = [block for block in chosen if len(block[1]) == len(MACHINES)]
+    both = [block for block in chosen if {*MACHINES} <= {*block[1]}]
     if machine == "cuda" and len(both) > 1 and compiled(joined(document, both))[0] == 0:
         chosen = [block for block in chosen if block not in both]
     complaints = []

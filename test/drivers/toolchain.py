@@ -3,6 +3,7 @@
 # What the test drivers share: running a compiler with a time limit, and self-tests that report like a test program.
 """Helpers of the test drivers."""
 
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,10 @@ def compile_source(command, limit=300):
     except OSError as error:
         raise SystemExit(f"error: cannot run {command[0]}: {error.strerror}") from error
     return done.returncode, done.stdout
+
+
+def is_nvcc(compiler):
+    return "nvcc" in os.path.basename(compiler)
 
 
 def flatten(text):

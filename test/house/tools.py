@@ -159,10 +159,10 @@ def commands(database):
     with open(database, encoding="utf-8") as file:
         entries = {os.path.realpath(entry["file"]): entry for entry in json.load(file)}
     for unit, entry in list(entries.items()):
-        if os.path.basename(os.path.dirname(unit)) == "joined":  # by cmake/MscclppJoinSources.cmake
+        if unit.endswith(".cpp"):  # perhaps by cmake/MscclppJoinSources.cmake, wherever it writes them
             with open(unit, encoding="utf-8") as file:
-                for source in re.findall(r'^#include "(.*)"$', file.read(), re.MULTILINE):
-                    entries[os.path.realpath(source)] = entry
+                for source in re.findall(r'^#include "(/.*\.cpp)"$', file.read(), re.MULTILINE):
+                    entries.setdefault(os.path.realpath(source), entry)
     return entries
 
 

@@ -18,7 +18,6 @@ namespace {
 using cu::Access;
 using cu::DeviceAddress;
 using cu::DeviceNumber;
-using cu::Location;
 using cu::MemoryHandle;
 using cu::Result;
 
