@@ -7,7 +7,8 @@
 #   kernel_cost.py --nvcc=NVCC --cxx=COMPILER [--include=FOLDER]... [--architecture=90] [--only=SUBSTRING]... [--write=FILE]
 #
 # One source per composition, with one kernel for bfloat16 (bytes where data is only moved) and any number of ranks. The
-# time is processor time beyond that of the headers alone.
+# time is processor time beyond that of the headers alone; its budget is in times of that, since machines, and what else
+# they do, differ by more than twice.
 """Measures what kernels cost and compares it with a budget."""
 
 import argparse
@@ -65,6 +66,7 @@ class Cost:
     stack: int
     shared: int
     seconds: float
+    times: float
 
 
 def run(command):
@@ -119,8 +121,13 @@ def compile_unit(command, source, work):
     return number(used), number(stack), number(shared), seconds
 
 
-def measure(arguments, folders):
-    """Costs of all units that are asked for."""
+def limits_of(cost, budget):
+    return {**budget["all"], **budget.get(cost.algorithm, {})}
+
+
+def measure(arguments, folders, budget):
+    """Costs of all units that are asked for. Over its budget of time, a unit has up to two more runs, in turn with the
+    headers, and the least counts: other work on the machine does not show."""
     command = [arguments.nvcc, "-std=c++20", "-O2", f"-arch=sm_{arguments.architecture}", "-Xptxas=-v", *folders]
     costs = []
     with tempfile.TemporaryDirectory(prefix="mscclpp-kernel-cost-") as work:
@@ -128,10 +135,18 @@ def measure(arguments, folders):
         for collective, algorithm, dynamic, source in units(catalogue(arguments.cxx, folders, work)):
             if arguments.only and not any(part in f"{collective}/{algorithm}" for part in arguments.only):
                 continue
-            registers, stack, shared, seconds = compile_unit(command, source, work)
-            costs.append(Cost(collective, algorithm, registers, stack, shared + dynamic, max(0.0, seconds - headers)))
-            print(f"{collective:14} {algorithm:20} {registers:4} registers {stack:5} B stack {shared + dynamic:7} B shared "
-                  f"{costs[-1].seconds:6.2f} s", flush=True)
+            whole = float("inf")
+            for _ in range(3):
+                registers, stack, shared, seconds = compile_unit(command, source, work)
+                whole = min(whole, seconds)
+                added = max(0.0, whole - headers)
+                cost = Cost(collective, algorithm, registers, stack, shared + dynamic, added, added / headers)
+                if cost.times <= limits_of(cost, budget)["times"]:
+                    break
+                headers = min(headers, compile_unit(command, HEADERS, work)[3])
+            costs.append(cost)
+            print(f"{collective:14} {algorithm:20} {registers:4} registers {stack:5} B stack {cost.shared:7} B shared "
+                  f"{cost.seconds:6.2f} s, {cost.times:.2f} times the headers'", flush=True)
     return costs
 
 
@@ -139,9 +154,9 @@ def excesses(costs, budget):
     """Sentences about what is over its budget."""
     for cost in costs:
         key = f"{cost.collective}/{cost.algorithm}"
-        limits = {**budget["all"], **budget.get(cost.algorithm, {})}
+        limits = limits_of(cost, budget)
         for what, value, unit in (("registers", cost.registers, ""), ("stack", cost.stack, " B"),
-                                  ("shared", cost.shared, " B"), ("seconds", cost.seconds, " s")):
+                                  ("shared", cost.shared, " B"), ("times", cost.times, "")):
             if value > limits[what]:
                 yield f"{key}: {what} {value:g}{unit}, budget {limits[what]:g}{unit}"
 
@@ -157,7 +172,7 @@ def page(costs, budget, arguments):
         "where data is only moved, for any number of ranks, in blocks of up to 512 threads; a user's own epilogue comes on top. Seconds are processor time "
         "beyond that of the headers. Budget, unless `budget.json` says otherwise: "
         f"{limits['registers']} registers, {limits['stack']} bytes of stack, {limits['shared']} bytes of shared memory, "
-        f"{limits['seconds']} s.",
+        f"{limits['times']} times the headers' own time.",
         "",
         "| collective | algorithm | registers | stack, bytes | shared memory, bytes | compile time, s |",
         "|---|---|---|---|---|---|",
@@ -178,7 +193,7 @@ def main():
     folders = [f"-I{folder}" for folder in [os.path.join(ROOT, "include"), *arguments.include] if folder]
     with open(os.path.join(HERE, "budget.json"), encoding="utf-8") as file:
         budget = json.load(file)["kernels"]
-    costs = measure(arguments, folders)
+    costs = measure(arguments, folders, budget)
     if not costs:
         raise SystemExit("error: nothing is called like that")
     over = list(excesses(costs, budget))
