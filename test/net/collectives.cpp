@@ -362,7 +362,7 @@ Outcome replayGraphs(Communicator const& communicator, AlgorithmCollection const
     sim::Graph const graph(stream, callAll);
     What const beside{.collective = Collective::allReduce, .inPlace = true};
     Buffers<T> other(communicator, 1001, beside);
-    for (std::size_t turn = 1; turn <= 15; ++turn) {
+    for (std::size_t turn = 1; turn <= 9; ++turn) {
       for (auto& each : buffers) each.renew(turn);
       messages.renew(turn);
       other.renew(turn);

@@ -449,16 +449,16 @@ class Experts(OnHosts):
 
 class Graphs(OnHosts):
     """All collectives and messages in one graph, replayed with other data and beside other calls: 9 collectives, the
-    messages and the call beside them in 15 turns, of two counts."""
+    messages and the call beside them in 9 turns, of two counts."""
 
     def test_two_hosts_of_two(self):
-        self.run_on([2, 2], 2, 330, "graphs")
+        self.run_on([2, 2], 2, 198, "graphs")
 
     def test_three_hosts_of_two(self):
-        self.run_on([2, 2, 2], 3, 330, "graphs")
+        self.run_on([2, 2, 2], 3, 198, "graphs")
 
     def test_hosts_of_two_and_one(self):
-        self.run_on([2, 1], 3, 330, "graphs")
+        self.run_on([2, 1], 3, 198, "graphs")
 
 
 class Nccl(OnHosts):
