@@ -99,6 +99,13 @@ template <class T>
 MSCCLPP_DEVICE void putCounted(T* dst, T const& value, std::uint64_t* barrier) {
   if constexpr (!hasBulkCopies()) {
     noBulkCopies();
+  } else if (clusterBlocks() == 1) {
+    // The instructions below are illegal where no other block is in the cluster.
+    *dst = value;
+    asm volatile("fence.acq_rel.cta;\n\tmbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(
+                     sharedAddress(barrier)),
+                 "n"(sizeof(T))
+                 : "memory");
   } else if constexpr (sizeof(T) == 4) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(clusterAddress(dst)),
                  "r"(bitCast<std::uint32_t>(value)), "r"(clusterAddress(barrier))
