@@ -42,10 +42,14 @@ class RankBench {
     for (auto const blocks : bench::blocksToTry(communicator_, options_.blocks)) {
       Layer<W> const layer(communicator_, stream_, options_, crowd, transport, blocks);
       communicator_.bootstrap()->barrier();
-      layer.dispatch();
-      layer.widen();
-      layer.combine();
-      communicator_.synchronize(stream_, std::chrono::minutes(1));
+      // Not one behind the other in the stream, where ranks share a device (host/ranks.hpp).
+      auto const alone = [&](auto const& operate) {
+        operate();
+        communicator_.synchronize(stream_, std::chrono::minutes(1));
+      };
+      alone([&] { layer.dispatch(); });
+      alone([&] { layer.widen(); });
+      alone([&] { layer.combine(); });
       Row common;
       common.wire = wire;
       common.transport = transport;
