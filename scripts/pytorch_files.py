@@ -6,17 +6,14 @@ own and a limit; ranks share the GPUs where there are fewer than they ask for (p
 """
 
 import concurrent.futures
-import importlib.util
 import itertools
 import os
-import pathlib
 import re
 import sys
 import time
 
-from pytorch_suite import SAFE, errors_in, run
+from pytorch_suite import environment_of, errors_in, run
 
-SCRIPTS = pathlib.Path(__file__).resolve().parent
 FILES = (
     "test_nccl.py",
     "test_c10d_ops_nccl.py",
@@ -51,30 +48,6 @@ def names(suite):
             yield type(each).__name__ + "." + each._testMethodName
 print("\\n".join(["TESTS", *names(unittest.defaultTestLoader.loadTestsFromModule(module))]))
 """
-
-
-def is_compiled():
-    """Whether PyTorch was installed with its bytecode. Else each process would compile it anew: half a minute."""
-    torch = importlib.util.find_spec("torch")
-    return torch is None or os.path.exists(importlib.util.cache_from_source(torch.origin))
-
-
-def environment_of(folder, pretended, more):
-    """With what the tests find otherwise, and devices for all ranks."""
-    site = folder / "site"
-    site.mkdir(exist_ok=True)
-    (site / "sitecustomize.py").write_text("import pytorch_patches\n")
-    path = os.pathsep.join([str(site), str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    variables = {**os.environ, **SAFE, **more, "PYTHONPATH": path}
-    variables.pop("TORCH_NCCL_BLOCKING_WAIT", None)
-    if is_compiled():
-        variables["PYTHONDONTWRITEBYTECODE"] = "1"
-    else:
-        variables.pop("PYTHONDONTWRITEBYTECODE", None)
-        variables["PYTHONPYCACHEPREFIX"] = str(folder.parent / "bytecode")
-    if pretended:
-        variables["MSCCLPP_PRETEND"] = str(pretended)
-    return variables
 
 
 def beside(source, file, variables):

@@ -37,8 +37,8 @@ import sys
 import tempfile
 import time
 
-from pytorch_files import files_suite, table, tests_of, environment_of, FILES
-from pytorch_suite import SAFE, run, suite
+from pytorch_files import files_suite, table, tests_of, FILES
+from pytorch_suite import SAFE, environment_of, run, suite
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "test" / "nccl" / "pytorch_training.py"

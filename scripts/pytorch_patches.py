@@ -13,6 +13,8 @@ import functools
 import os
 
 import torch
+import torch.distributed.distributed_c10d as c10d
+import torch.nn.parallel._functions as parallel
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal import common_distributed, common_fsdp
 
@@ -45,9 +47,7 @@ class SharedDevices(TorchFunctionMode):
             args = tuple(shared(each) for each in args)
             if isinstance(kwargs.get("index"), int):
                 kwargs["index"] = shared(kwargs["index"])
-        elif name == "cuda" and len(args) > 1:
-            args = (args[0], shared(args[1]), *args[2:])
-        elif name == "to" and len(args) > 1 and not isinstance(args[1], int):
+        elif name in ("cuda", "to") and len(args) > 1:
             args = (args[0], shared(args[1]), *args[2:])
         return func(*args, **kwargs)
 
@@ -76,6 +76,15 @@ def pretend():
         share(torch._C, name)  # pylint: disable=protected-access
     for name in ("_exchange_device", "_maybe_exchange_device"):
         share(torch.cuda, name)
+    share(parallel, "_get_stream")
+    barrier = c10d.barrier
+
+    @functools.wraps(barrier)
+    def of_shared(group=c10d.GroupMember.WORLD, async_op=False, device_ids=None):
+        is_list = isinstance(device_ids, list)
+        return barrier(group, async_op, [shared(each) for each in device_ids] if is_list else device_ids)
+
+    c10d.barrier = torch.distributed.barrier = of_shared
     SharedDevices().__enter__()  # pylint: disable=unnecessary-dunder-call
 
 

@@ -1,29 +1,35 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# PyTorch's own tests of its process groups on the backend "mscclpp" for tensors of the CPU, which takes gloo's place
-# there: each test that asks for gloo gets it. They are torch.testing._internal.distributed.distributed_test, which is
-# in PyTorch's wheel, and files of test/distributed of its sources, unmodified.
+# PyTorch's own tests of its process groups on the backend "mscclpp", which takes gloo's place for tensors of the CPU, or
+# NCCL's for those of GPUs: each test that asks for that one gets it. They are
+# torch.testing._internal.distributed.distributed_test, which is in PyTorch's wheel, and files of test/distributed of its
+# sources, unmodified.
 #
-#   scripts/pytorch_suite.py [--ranks=N] [--at-once=N] [--tests=PATTERN] [--seconds=S] [--files=LIST] [--state=FILE]
-#                            [--report=FILE]
+#   scripts/pytorch_suite.py [--device=sim|cuda] [--ranks=N] [--at-once=N] [--tests=PATTERN] [--seconds=S] [--files=LIST]
+#                            [--state=FILE] [--report=FILE] [--keep=FOLDER]
 #
 # Run it by a Python that has PyTorch, expecttest and the package mscclpp.
+# --device=   cuda: in NCCL's place; ranks share the GPUs where there are fewer (start MPS first)
 # --files=    paths of test files instead of distributed_test, with commas between them; an empty one is that. As in
 #             Debian's pytorch_2.6.0+dfsg.orig.tar.xz; what has changed since fails with gloo, too
-# --at-once=  so many processes beside each other, each of which has several tests
+# --at-once=  so many processes beside each other, each of which has several tests. Under MPS one: blocks of all ranks' kernels
+#             must fit on a GPU at once, or ranks wait for blocks that others keep out
 # --tests=    those whose name the regular expression finds
 # --seconds=  after which no further test is begun
 # --state=    where verdicts are kept: what has one is not run again, so that a long run can be made in parts
 # --report=   where the table of all that is in the state goes, as Markdown
+# --keep=     what each process has said, in files 'said' below it
 #
-# Tests that fail are run with gloo, too: what fails there as well is counted for itself. What the backend refuses on
-# purpose stands in pytorch_suite.txt, with the reason. The last line is 'N passed, N failed, ...'; the status is 1
-# where a test has failed without such a reason.
-"""PyTorch's tests of process groups on the backend mscclpp, on the CPU."""
+# Tests that fail are run with gloo, too, or with NCCL where each rank has a GPU: what fails there as well is counted for
+# itself. What the backend refuses on purpose stands in pytorch_suite.txt, with the reason. The last line is 'N passed, N
+# failed, ...'; the status is 1 where a test has failed without such a reason.
+"""PyTorch's tests of process groups on the backend mscclpp."""
 
 import argparse
 import concurrent.futures
+import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -37,8 +43,33 @@ import time
 # Never through the switch's multicast, which may be forbidden where this runs.
 SAFE = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "OMP_NUM_THREADS": "4"}
 BATCH = 6  # tests of one process
-MANY = 8  # ranks of tests that skip themselves for want of ranks
-REASONS = pathlib.Path(__file__).with_suffix(".txt")
+MANY = {"sim": 8, "cuda": 4}  # ranks of tests that skip themselves for want of ranks
+SCRIPTS = pathlib.Path(__file__).resolve().parent
+REASONS = SCRIPTS / "pytorch_suite.txt"
+
+
+def is_compiled():
+    """Whether PyTorch was installed with its bytecode. Else each process would compile it anew: half a minute."""
+    torch = importlib.util.find_spec("torch")
+    return torch is None or os.path.exists(importlib.util.cache_from_source(torch.origin))
+
+
+def environment_of(folder, pretended, more):
+    """With what the tests find otherwise, and devices for all ranks."""
+    site = folder / "site"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text("import pytorch_patches\n")
+    path = os.pathsep.join([str(site), str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    variables = {**os.environ, **SAFE, **more, "PYTHONPATH": path}
+    variables.pop("TORCH_NCCL_BLOCKING_WAIT", None)
+    if is_compiled():
+        variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    else:
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        variables["PYTHONPYCACHEPREFIX"] = str(folder.parent / "bytecode")
+    if pretended:
+        variables["MSCCLPP_PRETEND"] = str(pretended)
+    return variables
 
 
 def run(command, limit, **options):
@@ -69,25 +100,30 @@ _, file, out, *names = sys.argv if __name__ == "__main__" else ["", os.environ["
 os.environ["PYTORCH_FILE"] = file
 sys.path.insert(0, os.path.dirname(file))
 sys.argv = [file]
-if os.environ.get("MSCCLPP_AS_GLOO"):
+place = os.environ.get("MSCCLPP_IN_PLACE_OF")
+if place:
+    import torch
     import torch.distributed as dist
     import torch.distributed.distributed_c10d as c10d
     import mscclpp.torch
-    theirs, ours = c10d.ProcessGroupGloo, mscclpp.torch.build().ProcessGroupMscclpp
+    title = {"gloo": "ProcessGroupGloo", "nccl": "ProcessGroupNCCL"}[place]
+    theirs, ours = getattr(c10d, title), mscclpp.torch.build().ProcessGroupMscclpp
     make = ours.__init__
-    def as_gloo(self, store, rank, size, options=None, timeout=datetime.timedelta(minutes=30)):
+    def as_theirs(self, store, rank, size, options=None, timeout=datetime.timedelta(minutes=30)):
         limit = options if isinstance(options, datetime.timedelta) else getattr(options, "_timeout", timeout)
-        make(self, store, rank, size, limit, title="gloo")
-    ours.__init__ = as_gloo
+        make(self, store, rank, size, limit, torch.cuda.current_device() if place == "nccl" else -1, place)
+    ours.__init__ = as_theirs
     for name in ("_Options", "Options", "create_device", "create_default_device"):
         if hasattr(theirs, name):
             setattr(ours, name, getattr(theirs, name))
     ours._set_default_timeout = ours.set_timeout
-    # What has gloo's number is taken for an object of its class, by DDP's logger.
+    ours._group_start = ours._group_end = lambda self: None  # NCCL's, around aborts
+    # What has their number is taken for an object of their class, by DDP's logger.
     kinds = c10d.ProcessGroup.BackendType
-    kinds.GLOO = c10d.Backend.backend_type_map[c10d.Backend.GLOO] = kinds.CUSTOM
+    setattr(kinds, place.upper(), kinds.CUSTOM)
+    c10d.Backend.backend_type_map[place] = kinds.CUSTOM
     for module in (c10d, dist, sys.modules["torch._C._distributed_c10d"]):
-        module.ProcessGroupGloo = ours
+        setattr(module, title, ours)
 if os.environ.get("MSCCLPP_FORK"):  # so that not every rank loads PyTorch anew
     import torch.multiprocessing
     import torch.testing._internal.common_distributed as common
@@ -164,6 +200,8 @@ class File:
         out = own / "verdicts"
         command = [sys.executable, str(self.runner), str(self.path), str(out), *names]
         status, said = run(command, limit, env=variables, cwd=own)
+        with open(own / "said", "a", encoding="utf-8") as file:
+            file.write(said)
         lines = out.read_text().splitlines() if out.exists() else []
         return status, [json.loads(line) for line in lines], said
 
@@ -237,27 +275,33 @@ def settle(file, name, verdict, known):
     return verdict
 
 
-KINDS = ("passed", "failed", "refused", "as with gloo", "skipped", "not run")
+KINDS = ("passed", "failed", "refused", "as with", "skipped", "not run")
 
 
 def count(verdicts):
     return [sum(verdict.startswith(kind) for verdict in verdicts) for kind in KINDS]
 
 
-def report(state, known, said):
+def titles(backend):
+    return [f"as with {backend}" if kind == "as with" else kind for kind in KINDS]
+
+
+def report(state, known, backend, said):
     """The table, and what is behind it."""
-    lines = ["# PyTorch's own tests on the backend mscclpp, on the CPU", ""]
-    lines += ["Made by `scripts/pytorch_suite.py`: the backend takes gloo's place, on the simulated machine.", *said]
+    where = "on GPUs" if backend == "nccl" else "on the CPU"
+    lines = [f"# PyTorch's own tests on the backend mscclpp, {where}", ""]
+    machine = "" if backend == "nccl" else ", on the simulated machine"
+    lines += [f"Made by `scripts/pytorch_suite.py`: the backend takes {backend}'s place{machine}.", *said]
     lines += [""]
-    lines += ["| file | tests | " + " | ".join(KINDS) + " |", "|---|" + "---:|" * (len(KINDS) + 1)]
+    lines += ["| file | tests | " + " | ".join(titles(backend)) + " |", "|---|" + "---:|" * (len(KINDS) + 1)]
     settled = {file: {n: settle(file, n, v, known) for n, v in tests.items()} for file, tests in sorted(state.items())}
     for file, tests in settled.items():
         lines.append(f"| `{file}` | {len(tests)} | " + " | ".join(map(str, count(tests.values()))) + " |")
-    lines += ["", "Refused: what the backend does not do on purpose. As with gloo: fails with gloo here, too.", ""]
-    for kind in ("failed", "refused", "as with gloo"):
+    lines += ["", f"Refused: what the backend does not do on purpose. As with {backend}: fails with that here, too.", ""]
+    for kind, title in [each for each in zip(KINDS, titles(backend)) if each[0] in ("failed", "refused", "as with")]:
         rows = [(f, n, v) for f, tests in settled.items() for n, v in tests.items() if v.startswith(kind)]
         if rows:
-            lines += [f"## {kind.capitalize()}", "", "| test | why |", "|---|---|"]
+            lines += [f"## {title.capitalize()}", "", "| test | why |", "|---|---|"]
             lines += [f"| `{f}` {n} | {v.partition(': ')[2].replace('|', '/')} |" for f, n, v in rows] + [""]
     lines += ["## Skipped", "", "| tests | PyTorch's reason |", "|---:|---|"]
     skips = {}
@@ -270,37 +314,62 @@ def report(state, known, said):
     return "\n".join(lines) + "\n"
 
 
+def kept(folder):
+    """That folder, new, or one that is gone at the end."""
+    if folder is None:
+        return tempfile.TemporaryDirectory()
+    folder.mkdir(parents=True)
+    return contextlib.nullcontext(folder.resolve())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("sim", "cuda"), default="sim")
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--at-once", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--at-once", type=int)
     parser.add_argument("--tests", default="")
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--files", default="")
     parser.add_argument("--state", type=pathlib.Path)
     parser.add_argument("--report", type=pathlib.Path)
+    parser.add_argument("--keep", type=pathlib.Path)
     arguments = parser.parse_args()
-    made = "import torch, mscclpp.torch; mscclpp.torch.build(); print(torch.__version__)"
-    version = subprocess.run([sys.executable, "-c", made], check=True, stdout=subprocess.PIPE, text=True).stdout
+    made = ("import torch, mscclpp.torch; mscclpp.torch.build(); print(torch.__version__, torch.cuda.device_count(), "
+            "torch.cuda.get_device_name() if torch.cuda.is_available() else 'none')")
+    asked = subprocess.run([sys.executable, "-c", made], check=True, stdout=subprocess.PIPE, text=True).stdout
+    version, gpus, gpu = asked.strip().rsplit("\n", 1)[-1].split(" ", 2)
     state = json.loads(arguments.state.read_text()) if arguments.state and arguments.state.exists() else {}
     known = reasons()
     end = time.monotonic() + arguments.seconds
-    forked = {"MSCCLPP_FORK": "1"}
-    ours = {**forked, "MSCCLPP_AS_GLOO": "1", "MSCCLPP_DEVICE": "sim"}
+    at_once = arguments.at_once or (max(1, (os.cpu_count() or 2) // 2) if arguments.device == "sim" else 1)
+    backend = {"sim": "gloo", "cuda": "nccl"}[arguments.device]
+    if arguments.device == "cuda" and gpus == "0":
+        raise SystemExit("error: --device=cuda, but PyTorch sees no GPU here")
+    many = MANY[arguments.device]
+    judged = arguments.device == "sim" or int(gpus) >= arguments.ranks
 
     def save():
         if arguments.state:
             arguments.state.write_text(json.dumps(state, indent=0))
 
-    with tempfile.TemporaryDirectory() as name:
+    with kept(arguments.keep) as name:
+        forked = {"MSCCLPP_FORK": "1"}
+
+        def ours(ranks):
+            """What ranks find; those of GPUs start afresh, and are told of a device for each."""
+            in_place = {"MSCCLPP_IN_PLACE_OF": backend, "MSCCLPP_DEVICE": arguments.device}
+            if arguments.device == "sim":
+                return {**forked, **in_place}
+            return environment_of(pathlib.Path(name), ranks if int(gpus) < ranks else 0, in_place)
+
         for number, path in enumerate(arguments.files.split(",")):
             path = pathlib.Path(path).resolve() if path else None
             folder = pathlib.Path(name) / str(number)
             folder.mkdir()
             label = path.name if path else "distributed_test.py"
             tests = state.setdefault(label, {})
-            here = {"at_once": arguments.at_once, "ranks": arguments.ranks, "end": end, "path": path}
-            lister = File(path or folder / "suite.py", folder / "list", ours, "gloo", arguments.ranks)
+            here = {"at_once": at_once, "ranks": arguments.ranks, "end": end, "path": path}
+            lister = File(path or folder / "suite.py", folder / "list", ours(arguments.ranks), backend, arguments.ranks)
             if path is None:
                 lister.path.write_text(DISTRIBUTED_TEST)
             try:
@@ -315,23 +384,26 @@ def main():
                 tests.update(lines)
                 save()
 
-            suite("gloo", folder=folder / "here", environment=ours, names=left, tell=keep, **here)
+            suite(backend, folder=folder / "here", environment=ours(arguments.ranks), names=left, tell=keep, **here)
             few = [test for test in listed if "small world size" in tests[test]]
-            suite("gloo", folder=folder / "many", environment=ours, names=few, tell=keep, **{**here, "ranks": MANY})
+            suite(backend, folder=folder / "many", environment=ours(many), names=few, tell=keep, **{**here, "ranks": many})
             wrong = [test for test in listed if settle(label, test, tests[test], known).startswith("failed")]
-            theirs = suite("gloo", folder=folder / "gloo", environment=forked, names=wrong, **here)
+            given = forked if arguments.device == "sim" else {}
+            theirs = suite(backend, folder=folder / backend, environment=given, names=wrong if judged else [], **here)
             for test, verdict in theirs.items():
                 if verdict.startswith(("failed", "skipped")):
-                    tests[test] = "as with gloo: " + verdict.partition(": ")[2]
+                    tests[test] = f"as with {backend}: " + verdict.partition(": ")[2]
             save()
     if arguments.report:
-        ranks = f"{arguments.ranks} ranks of distributed_test, or {MANY} where these are too few; others as they ask"
-        said = [f"PyTorch {version.split()[-1]}; {ranks}."]
-        arguments.report.write_text(report(state, known, said))
+        ranks = f"{arguments.ranks} ranks of distributed_test, or {many} where these are too few; others as they ask"
+        said = [f"PyTorch {version}; {ranks}."]
+        if arguments.device == "cuda":
+            said.append(f"{gpus} x {gpu}{'' if judged else ', which the ranks share: NCCL itself refuses that'}.")
+        arguments.report.write_text(report(state, known, backend, said))
     settled = [settle(file, n, v, known) for file, tests in state.items() for n, v in tests.items()]
-    counts = dict(zip(KINDS, count(settled)))
-    print(", ".join(f"{n} {kind}" for kind, n in counts.items()))
-    return 1 if counts["failed"] or not counts["passed"] else 0
+    counts = count(settled)
+    print(", ".join(f"{n} {kind}" for kind, n in zip(titles(backend), counts)))
+    return 1 if counts[KINDS.index("failed")] or not counts[KINDS.index("passed")] else 0
 
 
 if __name__ == "__main__":
