@@ -100,7 +100,7 @@ _, file, out, *names = sys.argv if __name__ == "__main__" else ["", os.environ["
 os.environ["PYTORCH_FILE"] = file
 sys.path.insert(0, os.path.dirname(file))
 sys.argv = [file]
-place = os.environ.get("MSCCLPP_IN_PLACE_OF")
+place = os.environ.get("PYTORCH_IN_PLACE_OF")
 if place:
     import torch
     import torch.distributed as dist
@@ -124,7 +124,7 @@ if place:
     c10d.Backend.backend_type_map[place] = kinds.CUSTOM
     for module in (c10d, dist, sys.modules["torch._C._distributed_c10d"]):
         setattr(module, title, ours)
-if os.environ.get("MSCCLPP_FORK"):  # so that not every rank loads PyTorch anew
+if os.environ.get("PYTORCH_FORK"):  # so that not every rank loads PyTorch anew
     import torch.multiprocessing
     import torch.testing._internal.common_distributed as common
     def fork(self):
@@ -353,11 +353,11 @@ def main():
             arguments.state.write_text(json.dumps(state, indent=0))
 
     with kept(arguments.keep) as name:
-        forked = {"MSCCLPP_FORK": "1"}
+        forked = {"PYTORCH_FORK": "1"}
 
         def ours(ranks):
             """What ranks find; those of GPUs start afresh, and are told of a device for each."""
-            in_place = {"MSCCLPP_IN_PLACE_OF": backend, "MSCCLPP_DEVICE": arguments.device}
+            in_place = {"PYTORCH_IN_PLACE_OF": backend, "MSCCLPP_DEVICE": arguments.device}
             if arguments.device == "sim":
                 return {**forked, **in_place}
             return environment_of(pathlib.Path(name), ranks if int(gpus) < ranks else 0, in_place)
