@@ -23,7 +23,9 @@ REAL = max(torch.cuda.device_count(), 1)
 
 
 def shared(device):
-    """The device that stands for this one, of whatever form it has."""
+    """The device that stands for this one, of whatever form it has; of a list, each one's."""
+    if isinstance(device, list):
+        return [shared(each) for each in device]
     if isinstance(device, bool):
         return device
     if isinstance(device, int):
@@ -81,8 +83,7 @@ def pretend():
 
     @functools.wraps(barrier)
     def of_shared(group=c10d.GroupMember.WORLD, async_op=False, device_ids=None):
-        is_list = isinstance(device_ids, list)
-        return barrier(group, async_op, [shared(each) for each in device_ids] if is_list else device_ids)
+        return barrier(group, async_op, shared(device_ids))
 
     c10d.barrier = torch.distributed.barrier = of_shared
     SharedDevices().__enter__()  # pylint: disable=unnecessary-dunder-call

@@ -43,7 +43,8 @@ import time
 # Never through the switch's multicast, which may be forbidden where this runs.
 SAFE = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "OMP_NUM_THREADS": "4"}
 BATCH = 6  # tests of one process
-MANY = {"sim": 8, "cuda": 4}  # ranks of tests that skip themselves for want of ranks
+# By device: whose place the backend takes, and ranks of tests that skip themselves for want of ranks.
+PLACES = {"sim": ("gloo", 8), "cuda": ("nccl", 4)}
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 REASONS = SCRIPTS / "pytorch_suite.txt"
 
@@ -324,7 +325,7 @@ def kept(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=("sim", "cuda"), default="sim")
+    parser.add_argument("--device", choices=PLACES, default="sim")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--at-once", type=int)
     parser.add_argument("--tests", default="")
@@ -341,12 +342,12 @@ def main():
     state = json.loads(arguments.state.read_text()) if arguments.state and arguments.state.exists() else {}
     known = reasons()
     end = time.monotonic() + arguments.seconds
-    at_once = arguments.at_once or (max(1, (os.cpu_count() or 2) // 2) if arguments.device == "sim" else 1)
-    backend = {"sim": "gloo", "cuda": "nccl"}[arguments.device]
-    if arguments.device == "cuda" and gpus == "0":
+    backend, many = PLACES[arguments.device]
+    on_gpus = arguments.device == "cuda"
+    at_once = arguments.at_once or (1 if on_gpus else max(1, (os.cpu_count() or 2) // 2))
+    if on_gpus and gpus == "0":
         raise SystemExit("error: --device=cuda, but PyTorch sees no GPU here")
-    many = MANY[arguments.device]
-    judged = arguments.device == "sim" or int(gpus) >= arguments.ranks
+    judged = not on_gpus or int(gpus) >= arguments.ranks
 
     def save():
         if arguments.state:
@@ -358,7 +359,7 @@ def main():
         def ours(ranks):
             """What ranks find; those of GPUs start afresh, and are told of a device for each."""
             in_place = {"PYTORCH_IN_PLACE_OF": backend, "MSCCLPP_DEVICE": arguments.device}
-            if arguments.device == "sim":
+            if not on_gpus:
                 return {**forked, **in_place}
             return environment_of(pathlib.Path(name), ranks if int(gpus) < ranks else 0, in_place)
 
@@ -388,7 +389,7 @@ def main():
             few = [test for test in listed if "small world size" in tests[test]]
             suite(backend, folder=folder / "many", environment=ours(many), names=few, tell=keep, **{**here, "ranks": many})
             wrong = [test for test in listed if settle(label, test, tests[test], known).startswith("failed")]
-            given = forked if arguments.device == "sim" else {}
+            given = {} if on_gpus else forked
             theirs = suite(backend, folder=folder / backend, environment=given, names=wrong if judged else [], **here)
             for test, verdict in theirs.items():
                 if verdict.startswith(("failed", "skipped")):
@@ -397,7 +398,7 @@ def main():
     if arguments.report:
         ranks = f"{arguments.ranks} ranks of distributed_test, or {many} where these are too few; others as they ask"
         said = [f"PyTorch {version}; {ranks}."]
-        if arguments.device == "cuda":
+        if on_gpus:
             said.append(f"{gpus} x {gpu}{'' if judged else ', which the ranks share: NCCL itself refuses that'}.")
         arguments.report.write_text(report(state, known, backend, said))
     settled = [settle(file, n, v, known) for file, tests in state.items() for n, v in tests.items()]
