@@ -16,10 +16,10 @@ import argparse
 import json
 import os
 import re
-import resource
-import subprocess
 import sys
 import tempfile
+
+from compilation import least_in_turn
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -51,21 +51,6 @@ def outside_includes(umbrella, folders, excluded):
     return sorted(set(found))
 
 
-def compile_seconds(command, text, suffix):
-    """Processor time of a compilation."""
-    with tempfile.TemporaryDirectory(prefix="mscclpp-compile-time-") as folder:
-        source = os.path.join(folder, f"unit{suffix}")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(text)
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([*command, "-c", "-o", os.path.join(folder, "unit.o"), source], check=False, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        raise SystemExit(f"error: does not compile: {' '.join(command)}\n{text}\n{done.stdout}")
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-
-
 def measure(name, command, suffix, kernel, excluded, folders, runs, budget):
     """Returns {what: (seconds, limit)} for one compiler."""
     includes = "".join(f"#include <{header}>\n" for header in outside_includes(UMBRELLA, folders, excluded))
@@ -77,19 +62,26 @@ def measure(name, command, suffix, kernel, excluded, folders, runs, budget):
         "with umbrella": f'#include "{UMBRELLA}"\n{empty}',
         "with allreduce": f'#include "{UMBRELLA}"\n{empty}' + ALLREDUCE % kernel,
     }
-    seconds = dict.fromkeys(units, float("inf"))
-    for run in range(1, 3 * runs + 1):
-        for what, text in units.items():
-            seconds[what] = min(seconds[what], compile_seconds(command, text, suffix))
+
+    def added_of(least):
+        seconds = dict(zip(units, (cost.seconds for cost in least)))
         slower = max(1, seconds["needed headers"] / budget["headers"])
         added = {"umbrella": seconds["with umbrella"] - seconds["needed headers"],
                  "instantiation": seconds["with allreduce"] - seconds["with umbrella"]}
-        costs = {what: (cost, budget[what] * slower) for what, cost in added.items()}
-        if run >= runs and all(cost <= limit for cost, limit in costs.values()):
-            break
-    for what in units:
-        print(f"{name:5} {what:16} {seconds[what]:7.2f} s", flush=True)
-    return costs
+        return {what: (cost, budget[what] * slower) for what, cost in added.items()}
+
+    commands = []
+    with tempfile.TemporaryDirectory(prefix="mscclpp-compile-time-") as folder:
+        for number, text in enumerate(units.values()):
+            source = os.path.join(folder, f"unit{number}{suffix}")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(text)
+            commands.append([*command, "-c", "-o", os.path.join(folder, "unit.o"), source])
+        within = lambda least: all(cost <= limit for cost, limit in added_of(least).values())
+        least = least_in_turn(commands, within, turns=runs, most=3 * runs)
+    for what, cost in zip(units, least):
+        print(f"{name:5} {what:16} {cost.seconds:7.2f} s", flush=True)
+    return added_of(least)
 
 
 def main():

@@ -16,10 +16,10 @@ import dataclasses
 import json
 import os
 import re
-import resource
-import subprocess
 import sys
 import tempfile
+
+from compilation import cost_of, least_in_turn
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -69,16 +69,6 @@ class Cost:
     times: float
 
 
-def run(command):
-    """Output and processor time of a command that must succeed."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        raise SystemExit(f"error: {' '.join(command)}\n{done.stdout}")
-    return done.stdout, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-
-
 def catalogue(cxx, folders, work):
     """{collective: [(name, dynamic shared bytes)]}, as the headers have them; without what needs a switch."""
     text = "#include <cstdio>\n" + HEADERS + "int main() {\n"
@@ -90,9 +80,9 @@ def catalogue(cxx, folders, work):
     source, program = os.path.join(work, "names.cpp"), os.path.join(work, "names")
     with open(source, "w", encoding="utf-8") as file:
         file.write(text)
-    run([cxx, "-std=c++20", *folders, source, "-o", program])
+    cost_of([cxx, "-std=c++20", *folders, source, "-o", program])
     found = {one: [] for one in ELEMENTS}
-    for line in run([program])[0].splitlines():
+    for line in cost_of([program]).output.splitlines():
         one, name, shared = line.split()
         found[one].append((name, int(shared)))
     return found
@@ -108,42 +98,46 @@ def units(known):
         yield "sendrecv", name, 0, HEADERS + MESSAGES % packets
 
 
-def compile_unit(command, source, work):
-    """Registers, stack, static shared bytes and processor time."""
-    path = os.path.join(work, "unit.cu")
+def write_unit(work, name, source):
+    """Arguments of its compilation."""
+    path = os.path.join(work, name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(source)
-    output, seconds = run([*command, "-c", path, "-o", os.path.join(work, "unit.o")])
+    return ["-c", path, "-o", os.path.join(work, "unit.o")]
+
+
+def resources_of(output):
+    """Registers, stack and static shared bytes, of what ptxas printed."""
     used = re.search(r"Used (\d+) registers", output)
     stack = re.search(r"Function properties for \S*measured\S*\n\s*(\d+) bytes stack frame", output)
     shared = re.search(r"(\d+) bytes smem", output)
     number = lambda match: int(match.group(1)) if match else 0
-    return number(used), number(stack), number(shared), seconds
+    return number(used), number(stack), number(shared)
 
 
-def limits_of(cost, budget):
-    return {**budget["all"], **budget.get(cost.algorithm, {})}
+def limits_of(algorithm, budget):
+    return {**budget["all"], **budget.get(algorithm, {})}
 
 
 def measure(arguments, folders, budget):
-    """Costs of all units that are asked for. Over its budget of time, a unit has up to two more runs, in turn with the
-    headers, and the least counts: other work on the machine does not show."""
+    """Costs of all units that are asked for. Over its budget of time, a unit is measured again, in turn with the headers."""
     command = [arguments.nvcc, "-std=c++20", "-O2", f"-arch=sm_{arguments.architecture}", "-Xptxas=-v", *folders]
     costs = []
     with tempfile.TemporaryDirectory(prefix="mscclpp-kernel-cost-") as work:
-        headers = compile_unit(command, HEADERS, work)[3]
+        headers_alone = [*command, *write_unit(work, "headers.cu", HEADERS)]
+        headers = cost_of(headers_alone)
         for collective, algorithm, dynamic, source in units(catalogue(arguments.cxx, folders, work)):
             if arguments.only and not any(part in f"{collective}/{algorithm}" for part in arguments.only):
                 continue
-            whole = float("inf")
-            for _ in range(3):
-                registers, stack, shared, seconds = compile_unit(command, source, work)
-                whole = min(whole, seconds)
-                added = max(0.0, whole - headers)
-                cost = Cost(collective, algorithm, registers, stack, shared + dynamic, added, added / headers)
-                if cost.times <= limits_of(cost, budget)["times"]:
-                    break
-                headers = min(headers, compile_unit(command, HEADERS, work)[3])
+            unit = [*command, *write_unit(work, "unit.cu", source)]
+            limit = limits_of(algorithm, budget)["times"]
+            within = lambda pair: pair[1].seconds - pair[0].seconds <= limit * pair[0].seconds
+            pair = headers, cost_of(unit)
+            if not within(pair):
+                pair = least_in_turn([headers_alone, unit], within)
+            registers, stack, shared = resources_of(pair[1].output)
+            added = max(0.0, pair[1].seconds - pair[0].seconds)
+            cost = Cost(collective, algorithm, registers, stack, shared + dynamic, added, added / pair[0].seconds)
             costs.append(cost)
             print(f"{collective:14} {algorithm:20} {registers:4} registers {stack:5} B stack {cost.shared:7} B shared "
                   f"{cost.seconds:6.2f} s, {cost.times:.2f} times the headers'", flush=True)
@@ -154,7 +148,7 @@ def excesses(costs, budget):
     """Sentences about what is over its budget."""
     for cost in costs:
         key = f"{cost.collective}/{cost.algorithm}"
-        limits = limits_of(cost, budget)
+        limits = limits_of(cost.algorithm, budget)
         for what, value, unit in (("registers", cost.registers, ""), ("stack", cost.stack, " B"),
                                   ("shared", cost.shared, " B"), ("times", cost.times, "")):
             if value > limits[what]:
@@ -163,7 +157,7 @@ def excesses(costs, budget):
 
 def page(costs, budget, arguments):
     """The table, in Markdown."""
-    version = run([arguments.nvcc, "--version"])[0].split("release ")[-1].split(",")[0]
+    version = cost_of([arguments.nvcc, "--version"]).output.split("release ")[-1].split(",")[0]
     limits = budget["all"]
     lines = [
         "# What the kernels cost",

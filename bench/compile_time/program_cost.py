@@ -12,11 +12,12 @@
 """Measures what programs cost to compile and compares it with a budget."""
 
 import argparse
-import dataclasses
 import json
 import os
 import sys
 import tempfile
+
+from compilation import least_in_turn
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -45,37 +46,6 @@ PROGRAMS = (
 # Programs of this size are more than the compilers evaluate by themselves.
 GCC_LIMITS = ("-fconstexpr-ops-limit=10000000000", "-fconstexpr-loop-limit=100000000")
 NVCC_LIMITS = ("-Xcudafe", "--max_cost_constexpr_call=1000000000", *(f"-Xcompiler={flag}" for flag in GCC_LIMITS))
-
-
-@dataclasses.dataclass
-class Cost:
-    """Of one compilation."""
-    seconds: float
-    megabytes: float
-
-
-def compile_cost(command):
-    """Cost of a command that must succeed."""
-    with tempfile.TemporaryFile() as output:
-        child = os.posix_spawnp(command[0], command, os.environ,
-                                file_actions=[(os.POSIX_SPAWN_DUP2, output.fileno(), 1), (os.POSIX_SPAWN_DUP2, 1, 2)])
-        _, status, usage = os.wait4(child, 0)
-        if status != 0:
-            output.seek(0)
-            raise SystemExit(f"error: {' '.join(command)}\n{output.read().decode(errors='replace')}")
-    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-
-
-def costs(command, limit):
-    """Of the headers alone and of the whole: the least of runs in turn, until it keeps within the limit, three at most."""
-    headers, whole = [], []
-    for _ in range(3):
-        headers.append(compile_cost(command))
-        whole.append(compile_cost([*command, "-DMSCCLPP_WITH_KERNEL"]))
-        least = [min(runs, key=lambda cost: cost.seconds) for runs in (headers, whole)]
-        if least[1].seconds <= limit["times"] * least[0].seconds:
-            break
-    return least
 
 
 def main():
@@ -109,8 +79,11 @@ def main():
                 with open(source, "w", encoding="utf-8") as file:
                     file.write(SOURCE % program)
                 limit = budget[name][program]
-                headers, cost = costs([*command, "-c", source, "-o", os.path.join(work, "unit.o")], limit)
-                times = cost.seconds / headers.seconds
+                headers = [*command, "-c", source, "-o", os.path.join(work, "unit.o")]
+                times_of = lambda least: least[1].seconds / least[0].seconds
+                least = least_in_turn([headers, [*headers, "-DMSCCLPP_WITH_KERNEL"]],
+                                      lambda costs: times_of(costs) <= limit["times"])
+                times, cost = times_of(least), least[1]
                 late = times > limit["times"] or cost.megabytes > limit["megabytes"]
                 over += late
                 print(f"{program:22} {name:5} {cost.seconds:7.1f} s, {times:4.1f} times its headers of {limit['times']}, "

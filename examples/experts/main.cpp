@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "mscclpp/algorithms/experts/combine.hpp"
+#include "mscclpp/algorithms/experts/dispatch.hpp"
 #include "mscclpp/host/fused/experts.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/ranks.hpp"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Everything a kernel needs: the device layer and the collectives. Host code adds the headers of host/ that it uses.
+// What most kernels need: the device layer and the collectives. Those that fuse whole rows or send tokens to experts
+// add algorithms/rows/all_reduce_rows.hpp or algorithms/experts/{dispatch,combine}.hpp, whose time to compile others
+// need not spend; host code adds the headers of host/ that it uses.
 #pragma once
 
 #include "mscclpp/algorithms/collective/agree.hpp"
@@ -10,10 +12,7 @@
 #include "mscclpp/algorithms/collective/reduce_scatter.hpp"
 #include "mscclpp/algorithms/collective/rooted.hpp"
 #include "mscclpp/algorithms/core/prologue.hpp"
-#include "mscclpp/algorithms/experts/combine.hpp"
-#include "mscclpp/algorithms/experts/dispatch.hpp"
 #include "mscclpp/algorithms/kernels.hpp"
-#include "mscclpp/algorithms/rows/all_reduce_rows.hpp"
 #include "mscclpp/device/barrier.hpp"
 #include "mscclpp/device/bulk_copy.hpp"
 #include "mscclpp/device/copy.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // cuda
 // expect: quantise: a block has 1, 2, 4, 8, 16 or 32 payloads of the transport
+#include "mscclpp/algorithms/rows/all_reduce_rows.hpp"
 #include "mscclpp/mscclpp.hpp"
 
 using namespace mscclpp;

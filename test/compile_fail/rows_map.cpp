@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // cuda
 // expect: map: the callable takes the value, an element of each operand
+#include "mscclpp/algorithms/rows/all_reduce_rows.hpp"
 #include "mscclpp/mscclpp.hpp"
 
 using namespace mscclpp;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // cuda
 // expect: quantise: into Float8E4M3, Float8E5M2 or int8
+#include "mscclpp/algorithms/rows/all_reduce_rows.hpp"
 #include "mscclpp/mscclpp.hpp"
 
 using namespace mscclpp;

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What a compilation costs: its processor time, the memory of its largest process, and what it printed. How fast a machine
+# is drifts within seconds, so what is compared is measured in turn, and the least counts.
+"""Costs of compilations."""
+
+import dataclasses
+import os
+import tempfile
+
+
+@dataclasses.dataclass
+class Cost:
+    """Of one compilation."""
+    seconds: float
+    megabytes: float
+    output: str
+
+
+def cost_of(command):
+    """Of a command that must succeed."""
+    with tempfile.TemporaryFile() as output:
+        child = os.posix_spawnp(command[0], command, os.environ,
+                                file_actions=[(os.POSIX_SPAWN_DUP2, output.fileno(), 1), (os.POSIX_SPAWN_DUP2, 1, 2)])
+        _, status, usage = os.wait4(child, 0)
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if status != 0:
+        raise SystemExit(f"error: {' '.join(command)}\n{text}")
+    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, text)
+
+
+def least_in_turn(commands, within, turns=1, most=3):
+    """The least of each command over `turns` turns, and more, `most` in all, until within(costs)."""
+    least = []
+    for turn in range(1, most + 1):
+        costs = [cost_of(command) for command in commands]
+        least = [min(pair, key=lambda cost: cost.seconds) for pair in zip(least, costs)] if least else costs
+        if turn >= turns and within(least):
+            break
+    return least
