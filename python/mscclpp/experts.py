@@ -28,6 +28,7 @@ __all__ = ["Dispatched", "ExpertParallel"]
 
 _FP8 = (DataType.float8_e4m3fn, DataType.float8_e5m2)
 _NUMBERS = (DataType.int32, DataType.uint32)
+_ORDERS = {"packed": ExpertOrder.packed, "padded": ExpertOrder.padded, "by_token": ExpertOrder.by_token}
 _TRANSPORTS = {
     "automatic": ExpertTransport.automatic,
     "memory": ExpertTransport.memory,
@@ -157,19 +158,20 @@ class ExpertParallel:
                  is not asked for. Its rows are the room
         """
         what = f"rank {self.rank}: dispatch"
-        by_order = {"packed": ExpertOrder.packed, "padded": ExpertOrder.padded, "by_token": ExpertOrder.by_token}
-        if order not in by_order:
-            raise InvalidUsage(f"{what} in the order {order!r}; there are 'packed', 'padded' and 'by_token'")
-        if not 1 <= alignment < 2**32:
-            raise InvalidUsage(f"{what} with alignment {alignment}; it is from 1 to 2^32 - 1")
-        each = self.size * self.tokens if rows_per_expert is None else rows_per_expert
-        if not 1 <= each < 2**32:
-            raise InvalidUsage(f"{what} with rows_per_expert {each}; it is from 1 to 2^32 - 1")
+        each = self._each(what, order, alignment, rows_per_expert)
         tokens = self._tokens(what, x, self.hidden, "x")
         at_x = self._address(what, "x", x, (tokens, self.hidden), self.dtype)
         routing = self._routing(what, tokens, indices, weights)
         if out is None:
-            out = self._room(x, order, each, self._rows(what, order, alignment, each, room), drop, weights is not None)
+            out = self.memory_for(
+                x,
+                order=order,
+                alignment=alignment,
+                rows_per_expert=rows_per_expert,
+                room=room,
+                drop=drop,
+                weighted=weights is not None,
+            )
             if failed is not None:
                 out.unsent = _empty(x, (tokens, self.topk), DataType.uint8, what)
         elif room is not None or drop:
@@ -193,7 +195,7 @@ class ExpertParallel:
             at_x,
             routing[0],
             tokens,
-            by_order[order],
+            _ORDERS[order],
             each if padded else alignment,
             place("rows", (*rows, self.hidden), *self._types_of_rows()),
             math.prod(rows),
@@ -254,25 +256,23 @@ class ExpertParallel:
         )
         return y
 
-    # ---- arrays
-
-    def _rows(self, what: str, order: str, alignment: int, each: int, room: Optional[int]) -> int:
-        """For how many rows to make memory."""
-        local, sent = self.experts_of_rank, self.size * self.tokens
-        if order == "padded":
-            if room not in (None, local * each):
-                raise InvalidUsage(f"{what} with room for {room} rows; in the order 'padded' there are {local} * {each}")
-            return local * each
-        if room is not None:
-            if not 0 <= room < 2**32:
-                raise InvalidUsage(f"{what} with room for {room} rows; it is from 0 to 2^32 - 1")
-            return room
-        return sent if order == "by_token" else sent * min(self.topk, local) + local * (alignment - 1)
-
-    def _room(self, x: Any, order: str, each: int, room: int, drop: bool, weighted: bool) -> Dispatched:
+    def memory_for(
+        self,
+        x: Any,
+        *,
+        order: str = "packed",
+        alignment: int = 1,
+        rows_per_expert: Optional[int] = None,
+        room: Optional[int] = None,
+        drop: bool = False,
+        weighted: bool = True,
+    ) -> Dispatched:
+        """What dispatch() of these arguments would make, for its `out`: of the library of `x`, and on its device."""
         what = f"rank {self.rank}: dispatch"
+        each = self._each(what, order, alignment, rows_per_expert)
         local = self.experts_of_rank
-        rows = (local, each) if order == "padded" else (room,)
+        number = self._rows(what, order, alignment, each, room)
+        rows = (local, each) if order == "padded" else (number,)
         by_token = order == "by_token"
         entry = (self.topk,) if by_token else ()
 
@@ -296,6 +296,32 @@ class ExpertParallel:
             experts=make((*rows, *entry)) if by_token else None,
             dropped=dropped,
         )
+
+    # ---- arrays
+
+    def _each(self, what: str, order: str, alignment: int, rows_per_expert: Optional[int]) -> int:
+        """Rows of an expert in the order 'padded'; throws what cannot be of the three."""
+        if order not in _ORDERS:
+            raise InvalidUsage(f"{what} in the order {order!r}; there are 'packed', 'padded' and 'by_token'")
+        if not 1 <= alignment < 2**32:
+            raise InvalidUsage(f"{what} with alignment {alignment}; it is from 1 to 2^32 - 1")
+        each = self.size * self.tokens if rows_per_expert is None else rows_per_expert
+        if not 1 <= each < 2**32:
+            raise InvalidUsage(f"{what} with rows_per_expert {each}; it is from 1 to 2^32 - 1")
+        return each
+
+    def _rows(self, what: str, order: str, alignment: int, each: int, room: Optional[int]) -> int:
+        """For how many rows to make memory."""
+        local, sent = self.experts_of_rank, self.size * self.tokens
+        if order == "padded":
+            if room not in (None, local * each):
+                raise InvalidUsage(f"{what} with room for {room} rows; in the order 'padded' there are {local} * {each}")
+            return local * each
+        if room is not None:
+            if not 0 <= room < 2**32:
+                raise InvalidUsage(f"{what} with room for {room} rows; it is from 0 to 2^32 - 1")
+            return room
+        return sent if order == "by_token" else sent * min(self.topk, local) + local * (alignment - 1)
 
     def _rows_of(self, what: str, rows: Any, each: Optional[int]) -> tuple:
         """The shape of `out.rows` but for the last dimension."""

@@ -38,6 +38,9 @@ class Examples(unittest.TestCase):
     def test_tensor_parallel_inference(self):
         self.check("tensor_parallel.py", 2)
 
+    def test_experts_training(self):
+        self.check("experts_training.py", 2)
+
     def test_a_fused_call_in_a_compiled_program(self):
         self.check("compiled_fusion.py", 2)
 
