@@ -21,7 +21,9 @@ Shapes, types and meanings are DeepEP's. What differs:
 - Low latency: a call does all of its work at once, so a hook has nothing to do. Two batches may be on their way.
 - With `enable_shrink`, low latency goes on without ranks that low_latency_update_mask_buffer() has named, the same on all
   that are left. Nothing finds them by itself: a wait that takes too long is an error, as everywhere.
-- There are not: several hosts, round_scale, use_ue8m0, use_logfmt, bias, statistics of waits; up to 512 experts, which
+- Over several hosts rows come by the rank of this host that has brought them, and the weights of low_latency_combine()
+  travel by a dispatch of their own; results are then multiplied by them, and rounded, before they are added up.
+- There are not: ranks that low latency leaves out over several hosts, round_scale, use_ue8m0, use_logfmt, bias, statistics of waits; up to 512 experts, which
   ranks share evenly, and top-k up to 16. Those are refused.
 """
 
@@ -84,7 +86,7 @@ class Handle:
     indices: torch.Tensor  # [tokens][topk]
     rows: int  # that came here
     most: int  # tokens of a rank, at most
-    first_rows: torch.Tensor  # [ranks + 1], of each source
+    first_rows: Optional[torch.Tensor] = None  # [ranks + 1], of each source; over several hosts of each rank of this one
 
 
 @dataclass(eq=False)
@@ -94,6 +96,7 @@ class LowLatencyHandle:
     origins: torch.Tensor  # [expert][row]: source * num_max_dispatch_tokens_per_rank + token
     batch: _Batch
     shape: tuple
+    limits: dict[str, int]
     staged: Optional[torch.Tensor] = None
 
 
@@ -127,11 +130,6 @@ class Buffer:
         self.num_nvl_bytes, self.num_rdma_bytes, self.low_latency_mode = num_nvl_bytes, num_rdma_bytes, low_latency_mode
         self._ranks = group if isinstance(group, CommGroup) else CommGroup(torch_group=group)
         self.rank, self.group_size = self._ranks.my_rank, self._ranks.nranks
-        if self._ranks.nranks_per_node != self.group_size:
-            raise Unsupported(
-                f"rank {self.rank}: deep_ep.Buffer over {self.group_size} ranks, {self._ranks.nranks_per_node} of a "
-                "host; all must be of one host"
-            )
         self._batches: dict[tuple, _Batch] = {}
         self._turns: dict[tuple, int] = {}
         own = self._ranks.device
@@ -254,7 +252,7 @@ class Buffer:
         if indices is None:
             first = torch.arange(self.group_size, device=rows.device) * local
             indices = torch.where(is_token_in_rank, first, -1)
-        handle = Handle(num_experts, indices, received, most, rows.new_empty(self.group_size + 1, dtype=torch.int32))
+        handle = Handle(num_experts, indices, received, most)
         there = self._send(rows, handle, topk_weights, asked=topk_idx is not None)
         experts = None if topk_idx is None else there.experts.to(torch.int64)
         return pack(there.rows), experts, there.weights, counts, handle, _event(event_of)
@@ -305,11 +303,11 @@ class Buffer:
         wire = torch.float8_e4m3fn if use_fp8 else x.dtype
         shape = num_max_dispatch_tokens_per_rank, num_experts, topk_idx.shape[-1], x.shape[-1], x.dtype, wire
         turn = self._turns[shape] = 1 - self._turns.get(shape, 0)
+        limits = {"experts": num_experts, "topk": topk_idx.shape[-1]}
         batch = self._batch(
             num_max_dispatch_tokens_per_rank,
             (_LOW_LATENCY, turn, num_max_dispatch_tokens_per_rank),
-            experts=num_experts,
-            topk=topk_idx.shape[-1],
+            **limits,
             hidden=x.shape[-1],
             dtype=x.dtype,
             wire=wire,
@@ -317,7 +315,7 @@ class Buffer:
             transport="automatic" if self._mask is None else "packets",
         )
         there = batch.experts.dispatch(x, topk_idx, order="padded", failed=self._mask, stream=_stream(x))
-        batch.last = LowLatencyHandle(there.origins, batch, tuple(there.rows.shape))
+        batch.last = LowLatencyHandle(there.origins, batch, tuple(there.rows.shape), limits)
         if cumulative_local_expert_recv_stats is not None:
             cumulative_local_expert_recv_stats += there.counts
         rows: Tokens = there.rows
@@ -354,7 +352,11 @@ class Buffer:
             )
         if zero_copy:
             x = self.get_next_low_latency_combine_buffer(handle)
-        y = handle.batch.experts.combine(x, topk_idx, topk_weights, failed=self._mask, out=out, stream=_stream(x))
+        weights: Optional[torch.Tensor] = topk_weights
+        if handle.batch.experts.sources < self.group_size:
+            # Parts are added up at their host, which has no weights.
+            x, weights = self._weighted(x, topk_idx, topk_weights, handle), None
+        y = handle.batch.experts.combine(x, topk_idx, weights, failed=self._mask, out=out, stream=_stream(x))
         return y, _event(async_finish and x.is_cuda), _arrived if return_recv_hook else None
 
     def get_next_low_latency_combine_buffer(self, handle: LowLatencyHandle) -> torch.Tensor:
@@ -463,6 +465,18 @@ class Buffer:
             found = self._batches[key] = _Batch(ExpertParallel(self._ranks, tokens=tokens, **limits))
         return found
 
+    def _weighted(
+        self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: LowLatencyHandle
+    ) -> torch.Tensor:
+        """Each row by the weight of its token, which travels here."""
+        most = handle.batch.experts.tokens
+        batch = self._batch(most, (_LOW_LATENCY, "weights", most), **handle.limits, hidden=4, dtype=torch.float32)
+        nothing = x.new_zeros((topk_idx.shape[0], 4), dtype=torch.float32)
+        there = batch.experts.memory_for(nothing, order="padded")
+        there.weights.zero_()
+        batch.experts.dispatch(nothing, topk_idx, topk_weights, order="padded", out=there, stream=_stream(x))
+        return (x.float() * there.weights.unsqueeze(-1)).to(x.dtype)
+
     def _of(self, handle: Handle, rows: torch.Tensor) -> _Batch:
         most = max(1, 1 << (handle.most - 1).bit_length())
         return self._batch(
@@ -480,6 +494,8 @@ class Buffer:
         """`asked`: for experts and weights."""
         batch = self._of(handle, x)
         entries = handle.rows, handle.indices.shape[-1]
+        if handle.first_rows is None:
+            handle.first_rows = x.new_empty(batch.experts.sources + 1, dtype=torch.int32)
         there = Dispatched(
             rows=x.new_empty((handle.rows, x.shape[-1])),
             firsts=handle.first_rows,

@@ -62,7 +62,8 @@ class ExpertParallel:
     dtype         of tokens and results: float32, float16 or bfloat16
     wire          of rows on their way to experts: the same, or for 16 bits float8_e4m3fn or int8, with scales
     part_of_each  each expert's row goes home by itself, and is weighted there by the weights of combine(); else a rank
-                  adds up its experts' rows, weighted by the weights of dispatch(), and sends the sum
+                  adds up its experts' rows, weighted by the weights of dispatch(), and sends the sum. Over several hosts
+                  one row comes from each: parts are added up there, by the weights of dispatch(), in both cases
     transport     'packets': rows travel as lines of which each tells that it has come; 'memory': as they are, some with a
                   flag; 'automatic': packets for up to 512 tokens, where links between GPUs deliver 128 bytes whole. The
                   results are the same
@@ -113,8 +114,8 @@ class ExpertParallel:
         self.rank: int = self.native.rank
         self.size: int = self.native.size
         self.experts_of_rank: int = self.native.experts_of_rank
-        # Sources of rows by token: this node's ranks, since they bring those of other nodes.
-        self._sources: int = self.native.ranks_of_node
+        # Of rows by token: this node's ranks, since they bring those of other nodes.
+        self.sources: int = self.native.ranks_of_node
 
     @property
     def bytes(self) -> int:
@@ -181,7 +182,7 @@ class ExpertParallel:
         rows = self._rows_of(what, out.rows, each if padded else None)
         scales = self.native.scales_of_row
         by_token = order == "by_token"
-        table = (self._sources + 1,) if by_token else (self.experts_of_rank,)
+        table = (self.sources + 1,) if by_token else (self.experts_of_rank,)
         entry = (self.topk,) if by_token else ()
 
         def place(name: str, shape: tuple, *types: DataType) -> int:
@@ -228,7 +229,8 @@ class ExpertParallel:
 
         results   a row for each row of the dispatch, at the same place, of the group's dtype
         indices   as they were dispatched
-        weights   with part_of_each: [tokens][topk] float32, with which parts are added at home; left out: 1
+        weights   with part_of_each: [tokens][topk] float32, with which parts are added at home; left out: 1.
+                  Over several hosts those that were dispatched
         weighted  without part_of_each: by the weights that were dispatched. Rows by token go home as they are
         failed    as dispatched, or with more ranks; what their experts would have made is missing in the sums
         """
@@ -289,7 +291,7 @@ class ExpertParallel:
         return Dispatched(
             rows=make((*rows, self.hidden), self.wire),
             scales=scales,
-            firsts=make((self._sources + 1,) if by_token else (local,)),
+            firsts=make((self.sources + 1,) if by_token else (local,)),
             counts=make((local,)),
             origins=make(rows),
             weights=make((*rows, *entry), DataType.float32) if weighted else None,

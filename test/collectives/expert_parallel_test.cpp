@@ -94,7 +94,7 @@ TEST_CASE("of a communicator on several nodes") {
 
 TEST_CASE("over several nodes no rank is left out, and all ranks ask for the same") {
   sim::install({.devices = 4, .devicesPerNode = 2});
-  std::string text, different;
+  std::string text, different, unweighted;
   forEachRank(4, [&](Rank& rank) {
     std::int32_t const failed = 0;
     ExpertParallel const experts(rank.communicator, few, DataType::bfloat16, DataType::bfloat16);
@@ -114,7 +114,22 @@ TEST_CASE("over several nodes no rank is left out, and all ranks ask for the sam
     } catch (Error const& error) {
       if (rank.rank == 0) different = error.what();
     }
+    limits = few;
+    limits.partOfEach = true;
+    ExpertParallel const parts(rank.communicator, limits, DataType::bfloat16, DataType::bfloat16);
+    std::byte memory[16];
+    try {
+      parts.combine(rank.stream, {.experts = reinterpret_cast<std::int64_t const*>(memory),
+                                  .weights = reinterpret_cast<float const*>(memory),
+                                  .tokens = 1,
+                                  .y = memory});
+    } catch (Error const& error) {
+      if (rank.rank == 0) unweighted = error.what();
+    }
   });
+  CHECK(unweighted ==
+        "rank 0: combine by weights, of a dispatch without: over several nodes a node's parts are added there, by the "
+        "weights that were dispatched");
   CHECK(text ==
         "rank 0: ExpertParallel over several nodes without ranks that have failed; that there is within one node");
   CHECK(different.find("rank 3 for 6 experts, topK 3, 8 tokens of 150 elements") != std::string::npos);

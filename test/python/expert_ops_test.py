@@ -5,6 +5,7 @@ On tensors of the CPU, by the simulated machine; with MSCCLPP_TEST_DEVICE=cuda o
 """
 
 import importlib.util
+import os
 import unittest
 
 from support import finish, preload, start_ranks
@@ -12,6 +13,7 @@ from support import finish, preload, start_ranks
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 preload("torch", "torch._inductor.compile_fx", "torch.distributed")
 LIMIT = 300  # seconds; compilers are at work
+ON_CUDA = os.environ.get("MSCCLPP_TEST_DEVICE") == "cuda"
 
 # Experts are vectors by which rows are multiplied. Numbers are small, so that float32 is exact.
 START = """
@@ -134,6 +136,21 @@ class Eager(unittest.TestCase):
                                 same((what, parts, weighted, repeat), ours, case.wanted(weighted))
                 """,
                 ranks,
+            )
+
+    @unittest.skipIf(ON_CUDA, "nodes are simulated")
+    def test_over_nodes(self):
+        for node, ranks in (("1", 2), ("2", 4)):
+            run(
+                """
+                for parts in (False, True):
+                    register(f"{parts}", part_of_each=parts)
+                    for seed, (what, how) in enumerate(LAYOUTS.items()):
+                        case = Case(seed)
+                        same((what, parts), gradients(lambda *a: layer(*a, f"{parts}", **how), case), case.wanted())
+                """,
+                ranks,
+                MSCCLPP_SIM_DEVICES_PER_NODE=node,
             )
 
     def test_layers_that_share_their_memory(self):

@@ -2,6 +2,9 @@
 """Tokens to their experts and home from Python, beside what NumPy gives; and the calls that engines make of DeepEP."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 import unittest
 
 import mscclpp
@@ -11,6 +14,7 @@ from support import run_processes
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 HIDDEN, TOPK, TOKENS = 150, 3, 6
 GROUP = 128  # columns that share a scale
+NODE = int(os.environ.get("MSCCLPP_SIM_DEVICES_PER_NODE", "0"))  # ranks of each; 0: there is one
 
 
 class Case:
@@ -411,6 +415,10 @@ class DeepEp(unittest.TestCase):
         torch.set_num_threads(1)
         return mscclpp.run_ranks(ranks, lambda group: rank_main(torch, group, Buffer(group)), device="sim")
 
+    def sources(self, ranks):
+        """Ranks in the order of their rows: over several nodes by the rank of the node that brings them."""
+        return sorted(range(ranks), key=lambda rank: rank % (NODE or ranks))
+
     def routing(self, torch, ranks, experts):
         """By rank: indices and weights. Each rank has another number of tokens."""
         random = torch.Generator().manual_seed(7)
@@ -456,7 +464,7 @@ class DeepEp(unittest.TestCase):
             pair = (2 * ones.float()).to(torch.float8_e4m3fn), scales
 
             def by_source(rows):
-                source = torch.cat([torch.full((count,), of + 1.0) for of, count in enumerate(came)])
+                source = torch.cat([torch.full((came[of],), of + 1.0) for of in self.sources(ranks)])
                 self.assertTrue(torch.equal(rows.float(), source[:, None].expand(rows.shape)))
 
             for x in (noise, ones, pair):
@@ -471,7 +479,9 @@ class DeepEp(unittest.TestCase):
                         self.assertEqual((rows[0].dtype, rows[1].dtype), (torch.float8_e4m3fn, torch.float32))
                         rows = (rows[0].float() * rows[1].repeat_interleave(GROUP, dim=1)).bfloat16()
                     self.assertEqual(rows.shape, (sum(came), self.hidden))
-                    self.assertEqual(handle.first_rows.tolist(), [sum(came[:of]) for of in range(ranks + 1)])
+                    node = NODE or ranks
+                    firsts = [sum(came[of] for of in range(ranks) if of % node < rail) for rail in range(node + 1)]
+                    self.assertEqual(handle.first_rows.tolist(), firsts)
                     if x is not noise:
                         by_source(rows)
                     if with_topk:
@@ -492,7 +502,7 @@ class DeepEp(unittest.TestCase):
                     if with_topk:
                         self.assertTrue(torch.equal(sums, torch.where(indices >= 0, weights, 0)))
 
-        self.run_ranks(2, rank_main)
+        self.run_ranks(4 if NODE else 2, rank_main)
 
     def test_a_group_of_torch(self):
         run_processes(
@@ -554,8 +564,8 @@ class DeepEp(unittest.TestCase):
 
     def test_few_tokens(self):
         def rank_main(torch, group, buffer):
-            rank, ranks, experts = group.my_rank, group.nranks, 6
-            local = experts // ranks
+            rank, ranks, local = group.my_rank, group.nranks, 2
+            experts = local * ranks
             every = self.routing(torch, ranks, experts)
             indices, weights = every[rank]
             x = torch.full((indices.shape[0], self.hidden), rank + 1.0, dtype=torch.bfloat16)
@@ -579,14 +589,17 @@ class DeepEp(unittest.TestCase):
                     self.assertTrue(torch.equal(stats, counts))
                     for expert in range(local):
                         number = int(counts[expert])
-                        wanted = [(each == rank * local + expert) for each, _ in every]
+                        order = self.sources(ranks)
+                        wanted = [every[of][0] == rank * local + expert for of in order]
                         self.assertEqual(number, sum(int(each.sum()) for each in wanted))
                         origins = handle.origins[expert, :number].long()
                         sources = torch.cat([torch.full((int(each.sum()),), of) for of, each in enumerate(wanted)])
                         self.assertTrue(torch.equal(origins // self.tokens, sources))
                         if current is x:
                             here = rows[expert, :number].float()
-                            torch.testing.assert_close(here[:, 0], sources + 1.0, rtol=1e-2, atol=0)
+                            torch.testing.assert_close(
+                                here[:, 0], torch.tensor(order)[sources] + 1.0, rtol=1e-2, atol=0
+                            )
                             torch.testing.assert_close(here[:, -1], (origins % self.tokens).float(), rtol=1e-2, atol=0)
                     results = rows.nan_to_num()
                     for zero_copy in (False, True):
@@ -602,7 +615,7 @@ class DeepEp(unittest.TestCase):
                         wanted = current.float() * torch.where(indices >= 0, weights, 0).sum(dim=1, keepdim=True)
                         self.assertLess(difference(wanted, y), 7e-4 if fp8 else 1e-5)
 
-        self.run_ranks(3, rank_main)
+        self.run_ranks(4 if NODE == 2 else 3, rank_main)
 
     def test_two_batches_of_few_tokens(self):
         def rank_main(torch, group, buffer):
@@ -677,6 +690,26 @@ class DeepEp(unittest.TestCase):
             buffer.clean_low_latency_buffer(2, 128, 2)
 
         self.run_ranks(2, rank_main)
+
+
+@unittest.skipUnless(HAS_TORCH and NODE == 0, "there is no PyTorch, or these are the nodes")
+class OverNodes(unittest.TestCase):
+    """The same calls between simulated nodes."""
+
+    def check(self, node, *tests):
+        done = subprocess.run(
+            [sys.executable, "-B", __file__, *(f"DeepEp.test_{each}" for each in tests)],
+            capture_output=True, text=True, timeout=300, check=False,
+            env={**os.environ, "MSCCLPP_SIM_DEVICES_PER_NODE": str(node)},
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"Ran {len(tests)} test", done.stderr)
+
+    def test_nodes_of_two(self):
+        self.check(2, "many_tokens", "few_tokens")
+
+    def test_nodes_of_one(self):
+        self.check(1, "many_tokens", "few_tokens", "two_batches_of_few_tokens", "overtaken_handles_and_more_tokens")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,9 @@ struct CombineCall {
   void const* results = nullptr;  // [rows][hidden]
   std::size_t rows = 0;
   std::int64_t const* experts = nullptr;  // as dispatched
-  float const* weights = nullptr;         // of sums at home (limits.partOfEach); null: all are 1
+  // Of sums at home (limits.partOfEach); null: all are 1. Over several nodes those that were dispatched, since a node's
+  // sums are made there.
+  float const* weights = nullptr;
   std::uint32_t tokens = 0;
   void* y = nullptr;                     // [tokens][hidden]
   bool weighted = true;                  // by the weights that were dispatched, where the rows are added up
@@ -108,6 +110,7 @@ class ExpertParallel {
   int rank_;
   int size_;
   LaunchShape shape_;
+  mutable bool weightsAreThere_ = false;  // of the last dispatch
 };
 
 }  // namespace mscclpp

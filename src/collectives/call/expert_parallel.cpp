@@ -82,6 +82,7 @@ void ExpertParallel::dispatch(Stream const& stream, DispatchCall const& call) co
   auto const handle = deviceHandle(call.failed);
   ExpertStart const start{stream, shape_, handle, nodes_ ? &nodes_->deviceHandle() : nullptr, type_, wire_};
   onMachine(stream.device().kind, "ExpertParallel", [&](auto machine) { startDispatch(start, call, machine); });
+  weightsAreThere_ = call.weights != nullptr;
 }
 
 void ExpertParallel::combine(Stream const& stream, CombineCall const& call) const {
@@ -91,6 +92,13 @@ void ExpertParallel::combine(Stream const& stream, CombineCall const& call) cons
   };
   if (call.rows != 0 && call.results == nullptr) refuse("the rows that go home (results)");
   if (call.tokens != 0 && call.y == nullptr) refuse("memory for the sums (y)");
+  if (nodes_ && limits().partOfEach && call.tokens != 0 && call.weights != nullptr && !weightsAreThere_) {
+    fail(
+        ErrorCode::invalidUsage,
+        "rank {}: combine by weights, of a dispatch without: over several nodes a node's parts are added there, by the "
+        "weights that were dispatched",
+        rank());
+  }
   auto const handle = deviceHandle(call.failed);
   ExpertStart const start{stream, shape_, handle, nodes_ ? &nodes_->deviceHandle() : nullptr, type_, wire_};
   onMachine(stream.device().kind, "ExpertParallel", [&](auto machine) { startCombine(start, call, machine); });
