@@ -49,7 +49,8 @@ class Batch:
 class _Registered:
     experts: ExpertParallel
     of_weights: ExpertParallel  # rows of topk numbers, which bring the weights' derivatives home
-    last: tuple = ()  # what the last dispatch was of
+    last: tuple = ()  # what the last dispatch was of,
+    weights: int = 0  # and where its weights lie
 
 
 _registered: dict[str, _Registered] = {}
@@ -188,15 +189,19 @@ def _dispatch(x, indices, weights, experts, order, order_rows, room, drop, clear
         stream=_stream(x),
     )
     there.last = _batch(indices, order, order_rows, room, drop)
+    there.weights = 0 if weights is None else weights.data_ptr()
     return _results(x, out)
 
 
 def _combine(results, indices, weights, experts, order, order_rows, room, drop):
     there = _of(experts)
-    if there.last != _batch(indices, order, order_rows, room, drop):
+    same = there.last == _batch(indices, order, order_rows, room, drop)
+    # Derivatives of tokens come home as they are, whatever the weights.
+    if not same or (weights is not None and weights.data_ptr() != there.weights):
         raise InvalidUsage(
-            f"torch.ops.mscclpp.expert_combine: rank {there.experts.rank}: the last dispatch of {experts!r} was of another "
-            "batch, or of a copy of these indices; batches that are on their way together need an ExpertParallel each"
+            f"torch.ops.mscclpp.expert_combine: rank {there.experts.rank}: the last dispatch of {experts!r} was of "
+            "another batch, or of copies of these indices and weights; batches that are on their way together need an "
+            "ExpertParallel each"
         )
     parts = there.experts.part_of_each
     return there.experts.combine(

@@ -247,8 +247,10 @@ class Wrong(unittest.TestCase):
             refused(f"rank {rank}: the last dispatch of 'one' was of another batch",
                     lambda: expert_ops.combine(first.rows, first))
             refused("of another batch", lambda: first.rows.sum().backward())
-            y = expert_ops.combine(second.rows, second)
-            refused("results of shape", lambda: expert_ops.combine(second.rows[:, :3], second))
+            third = expert_ops.dispatch(x, second.indices, weights * 2, experts="one")
+            refused("copies of these indices and weights", lambda: expert_ops.combine(second.rows, second))
+            y = expert_ops.combine(third.rows, third)
+            refused("results of shape", lambda: expert_ops.combine(third.rows[:, :3], third))
             expert_ops.unregister("one")
             refused("no ExpertParallel called 'one'", lambda: expert_ops.dispatch(x, indices, experts="one"))
             """
