@@ -6,9 +6,10 @@ On tensors of the CPU, by the simulated machine; with MSCCLPP_TEST_DEVICE=cuda o
 
 import importlib.util
 import os
+import textwrap
 import unittest
 
-from support import finish, preload, start_ranks
+from support import preload, run_processes
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 preload("torch", "torch._inductor.compile_fx", "torch.distributed")
@@ -112,12 +113,7 @@ def refused(words, call, kinds=(ValueError, RuntimeError)):
 
 
 def run(code: str, ranks: int = 2, **environment: str) -> None:
-    lines = code.splitlines()
-    indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-    body = "\n".join(line[indent:] for line in lines)
-    for rank, (status, output, errors) in enumerate(finish(start_ranks(START + body, ranks, **environment), LIMIT)):
-        if status != 0:
-            raise AssertionError(f"rank {rank} ended with status {status}:\n{output}{errors}")
+    run_processes(START + textwrap.dedent(code), ranks, LIMIT, **environment)
 
 
 @unittest.skipUnless(HAS_TORCH, "there is no PyTorch")

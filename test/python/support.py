@@ -139,9 +139,9 @@ def finish(processes: list[Rank], limit: float = 100) -> list[tuple[int, str, st
     return results
 
 
-def run_processes(code: str, ranks: int, **environment: str) -> list[str]:
+def run_processes(code: str, ranks: int, limit: float = 100, **environment: str) -> list[str]:
     """The outputs of processes that run `code`, by rank. Raises where one fails."""
-    results = finish(start_ranks(code, ranks, **environment))
+    results = finish(start_ranks(code, ranks, **environment), limit)
     # All that failed: what one says is often only that another has gone.
     failed = [
         f"rank {rank} ended with status {status}:\n{output}{errors}"

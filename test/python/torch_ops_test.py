@@ -9,9 +9,10 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 import unittest
 
-from support import finish, preload, start_ranks
+from support import preload, run_processes
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 preload("torch", "torch._inductor.compile_fx", "torch.utils.cpp_extension")
@@ -64,16 +65,10 @@ def refused(words, call, kinds=(ValueError, RuntimeError)):
 
 
 def run(code: str, ranks: int = 3, group: bool = True, **environment: str) -> list[str]:
-    lines = code.splitlines()
-    indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-    body = "\n".join(line[indent:] for line in lines)
+    body = textwrap.dedent(code)
     begin = "gloo = start()\nname = dist.group.WORLD.group_name\n"
     whole = begin + body + "\ndist.barrier()\ndist.destroy_process_group()\n" if group else body
-    results = finish(start_ranks(START + whole, ranks, **environment), LIMIT)
-    for rank, (status, output, errors) in enumerate(results):
-        if status != 0:
-            raise AssertionError(f"rank {rank} ended with status {status}:\n{output}{errors}")
-    return [output for _, output, _ in results]
+    return run_processes(START + whole, ranks, LIMIT, **environment)
 
 
 def on_tearing_links(code: str) -> None:
