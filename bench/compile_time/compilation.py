@@ -17,6 +17,14 @@ class Cost:
     output: str
 
 
+def source_of(folder, name, text):
+    """Writes a source; arguments of its compilation."""
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return ["-c", path, "-o", os.path.join(folder, "unit.o")]
+
+
 def cost_of(command):
     """Of a command that must succeed."""
     with tempfile.TemporaryFile() as output:

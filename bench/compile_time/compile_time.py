@@ -19,7 +19,7 @@ import re
 import sys
 import tempfile
 
-from compilation import least_in_turn
+from compilation import least_in_turn, source_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -70,13 +70,9 @@ def measure(name, command, suffix, kernel, excluded, folders, runs, budget):
                  "instantiation": seconds["with allreduce"] - seconds["with umbrella"]}
         return {what: (cost, budget[what] * slower) for what, cost in added.items()}
 
-    commands = []
     with tempfile.TemporaryDirectory(prefix="mscclpp-compile-time-") as folder:
-        for number, text in enumerate(units.values()):
-            source = os.path.join(folder, f"unit{number}{suffix}")
-            with open(source, "w", encoding="utf-8") as file:
-                file.write(text)
-            commands.append([*command, "-c", "-o", os.path.join(folder, "unit.o"), source])
+        commands = [[*command, *source_of(folder, f"unit{number}{suffix}", text)]
+                    for number, text in enumerate(units.values())]
         within = lambda least: all(cost <= limit for cost, limit in added_of(least).values())
         least = least_in_turn(commands, within, turns=runs, most=3 * runs)
     for what, cost in zip(units, least):

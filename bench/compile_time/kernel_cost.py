@@ -19,7 +19,7 @@ import re
 import sys
 import tempfile
 
-from compilation import cost_of, least_in_turn
+from compilation import cost_of, least_in_turn, source_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -98,14 +98,6 @@ def units(known):
         yield "sendrecv", name, 0, HEADERS + MESSAGES % packets
 
 
-def write_unit(work, name, source):
-    """Arguments of its compilation."""
-    path = os.path.join(work, name)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(source)
-    return ["-c", path, "-o", os.path.join(work, "unit.o")]
-
-
 def resources_of(output):
     """Registers, stack and static shared bytes, of what ptxas printed."""
     used = re.search(r"Used (\d+) registers", output)
@@ -124,12 +116,12 @@ def measure(arguments, folders, budget):
     command = [arguments.nvcc, "-std=c++20", "-O2", f"-arch=sm_{arguments.architecture}", "-Xptxas=-v", *folders]
     costs = []
     with tempfile.TemporaryDirectory(prefix="mscclpp-kernel-cost-") as work:
-        headers_alone = [*command, *write_unit(work, "headers.cu", HEADERS)]
+        headers_alone = [*command, *source_of(work, "headers.cu", HEADERS)]
         headers = cost_of(headers_alone)
         for collective, algorithm, dynamic, source in units(catalogue(arguments.cxx, folders, work)):
             if arguments.only and not any(part in f"{collective}/{algorithm}" for part in arguments.only):
                 continue
-            unit = [*command, *write_unit(work, "unit.cu", source)]
+            unit = [*command, *source_of(work, "unit.cu", source)]
             limit = limits_of(algorithm, budget)["times"]
             within = lambda pair: pair[1].seconds - pair[0].seconds <= limit * pair[0].seconds
             pair = headers, cost_of(unit)

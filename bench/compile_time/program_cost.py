@@ -17,7 +17,7 @@ import os
 import sys
 import tempfile
 
-from compilation import least_in_turn
+from compilation import least_in_turn, source_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -75,11 +75,8 @@ def main():
                 continue
             cells = []
             for name, (suffix, command) in compilers.items():
-                source = os.path.join(work, "unit" + suffix)
-                with open(source, "w", encoding="utf-8") as file:
-                    file.write(SOURCE % program)
                 limit = budget[name][program]
-                headers = [*command, "-c", source, "-o", os.path.join(work, "unit.o")]
+                headers = [*command, *source_of(work, "unit" + suffix, SOURCE % program)]
                 times_of = lambda least: least[1].seconds / least[0].seconds
                 least = least_in_turn([headers, [*headers, "-DMSCCLPP_WITH_KERNEL"]],
                                       lambda costs: times_of(costs) <= limit["times"])

@@ -35,7 +35,7 @@ from typing import Any, Callable, Optional, Union
 import torch
 
 from .errors import InvalidUsage, Unsupported
-from .experts import Dispatched, ExpertParallel
+from .experts import Dispatched, ExpertParallel, stream_of
 from .group import CommGroup
 
 __all__ = ["Buffer", "Config", "EventOverlap", "Handle", "LowLatencyHandle"]
@@ -96,7 +96,6 @@ class LowLatencyHandle:
     origins: torch.Tensor  # [expert][row]: source * num_max_dispatch_tokens_per_rank + token
     batch: _Batch
     shape: tuple
-    limits: dict[str, int]
     staged: Optional[torch.Tensor] = None
 
 
@@ -303,19 +302,19 @@ class Buffer:
         wire = torch.float8_e4m3fn if use_fp8 else x.dtype
         shape = num_max_dispatch_tokens_per_rank, num_experts, topk_idx.shape[-1], x.shape[-1], x.dtype, wire
         turn = self._turns[shape] = 1 - self._turns.get(shape, 0)
-        limits = {"experts": num_experts, "topk": topk_idx.shape[-1]}
         batch = self._batch(
             num_max_dispatch_tokens_per_rank,
             (_LOW_LATENCY, turn, num_max_dispatch_tokens_per_rank),
-            **limits,
+            experts=num_experts,
+            topk=topk_idx.shape[-1],
             hidden=x.shape[-1],
             dtype=x.dtype,
             wire=wire,
             part_of_each=True,
             transport="automatic" if self._mask is None else "packets",
         )
-        there = batch.experts.dispatch(x, topk_idx, order="padded", failed=self._mask, stream=_stream(x))
-        batch.last = LowLatencyHandle(there.origins, batch, tuple(there.rows.shape), limits)
+        there = batch.experts.dispatch(x, topk_idx, order="padded", failed=self._mask, stream=stream_of(x))
+        batch.last = LowLatencyHandle(there.origins, batch, tuple(there.rows.shape))
         if cumulative_local_expert_recv_stats is not None:
             cumulative_local_expert_recv_stats += there.counts
         rows: Tokens = there.rows
@@ -356,7 +355,7 @@ class Buffer:
         if handle.batch.experts.sources < self.group_size:
             # Parts are added up at their host, which has no weights.
             x, weights = self._weighted(x, topk_idx, topk_weights, handle), None
-        y = handle.batch.experts.combine(x, topk_idx, weights, failed=self._mask, out=out, stream=_stream(x))
+        y = handle.batch.experts.combine(x, topk_idx, weights, failed=self._mask, out=out, stream=stream_of(x))
         return y, _event(async_finish and x.is_cuda), _arrived if return_recv_hook else None
 
     def get_next_low_latency_combine_buffer(self, handle: LowLatencyHandle) -> torch.Tensor:
@@ -445,7 +444,7 @@ class Buffer:
         """Rows that come here, tokens of a rank at most, and rows for each expert here, from all ranks' numbers."""
         own = torch.cat([per_rank.new_full((1,), rows.shape[0]), per_rank, per_expert]).to(torch.int32)
         every = own.new_empty((self.group_size, own.numel()))
-        self._ranks.all_gather(own, every, stream=_stream(rows))
+        self._ranks.all_gather(own, every, stream=stream_of(rows))
         numbers = every.cpu()
         totals = numbers.sum(0).tolist()
         local = per_expert.numel() // self.group_size
@@ -469,12 +468,14 @@ class Buffer:
         self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: LowLatencyHandle
     ) -> torch.Tensor:
         """Each row by the weight of its token, which travels here."""
-        most = handle.batch.experts.tokens
-        batch = self._batch(most, (_LOW_LATENCY, "weights", most), **handle.limits, hidden=4, dtype=torch.float32)
+        of = handle.batch.experts
+        batch = self._batch(
+            of.tokens, (_LOW_LATENCY, "weights", of.tokens), experts=of.experts, topk=of.topk, hidden=4, dtype=torch.float32
+        )
         nothing = x.new_zeros((topk_idx.shape[0], 4), dtype=torch.float32)
         there = batch.experts.memory_for(nothing, order="padded")
         there.weights.zero_()
-        batch.experts.dispatch(nothing, topk_idx, topk_weights, order="padded", out=there, stream=_stream(x))
+        batch.experts.dispatch(nothing, topk_idx, topk_weights, order="padded", out=there, stream=stream_of(x))
         return (x.float() * there.weights.unsqueeze(-1)).to(x.dtype)
 
     def _of(self, handle: Handle, rows: torch.Tensor) -> _Batch:
@@ -502,7 +503,7 @@ class Buffer:
             experts=x.new_full(entries, -1, dtype=torch.int32) if asked else None,
             weights=x.new_zeros(entries, dtype=torch.float32) if weights is not None else None,
         )
-        batch.experts.dispatch(x, handle.indices, weights, order="by_token", out=there, stream=_stream(x))
+        batch.experts.dispatch(x, handle.indices, weights, order="by_token", out=there, stream=stream_of(x))
         batch.last = handle
         return there
 
@@ -510,7 +511,7 @@ class Buffer:
         batch = self._of(handle, rows)
         if batch.last is not handle:
             self._send(rows.new_zeros((handle.indices.shape[0], rows.shape[-1])), handle, None)
-        return batch.experts.combine(rows, handle.indices, stream=_stream(rows))
+        return batch.experts.combine(rows, handle.indices, stream=stream_of(rows))
 
 
 def _begin(previous: Optional[EventOverlap]) -> None:
@@ -524,10 +525,6 @@ def _event(there: bool) -> EventOverlap:
     event = torch.cuda.Event()
     event.record()
     return EventOverlap(event)
-
-
-def _stream(x: torch.Tensor) -> int:
-    return torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else 0
 
 
 def _arrived() -> None:

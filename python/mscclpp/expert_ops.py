@@ -22,7 +22,7 @@ import torch
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
 from .errors import InvalidUsage
-from .experts import Dispatched, ExpertParallel
+from .experts import Dispatched, ExpertParallel, stream_of
 
 __all__ = ["Batch", "combine", "dispatch", "register", "unregister"]
 
@@ -135,17 +135,16 @@ def _of(name: str) -> _Registered:
     return _registered[name]
 
 
+def _order(order: str, rows: int) -> dict[str, Any]:
+    """As ExpertParallel takes it."""
+    if order == "padded":
+        return {"order": order, "rows_per_expert": None if rows < 0 else rows}
+    return {"order": order, "alignment": rows}
+
+
 def _memory(x: torch.Tensor, experts: ExpertParallel, weighted: bool, order: str, rows: int, room: int, drop: bool):
-    padded = order == "padded"
-    return experts.memory_for(
-        x,
-        order=order,
-        alignment=1 if padded else rows,
-        rows_per_expert=rows if padded and rows >= 0 else None,
-        room=None if room < 0 else room,
-        drop=drop,
-        weighted=weighted,
-    )
+    more = {"room": None if room < 0 else room, "drop": drop, "weighted": weighted}
+    return experts.memory_for(x, **_order(order, rows), **more)
 
 
 def _results(x: torch.Tensor, there: Dispatched) -> tuple:
@@ -156,10 +155,6 @@ def _results(x: torch.Tensor, there: Dispatched) -> tuple:
 
     scales, weights = of(there.scales, torch.float32), of(there.weights, torch.float32)
     return there.rows, scales, there.firsts, there.counts, there.origins, weights, of(there.dropped, torch.int32)
-
-
-def _stream(x: torch.Tensor) -> int:
-    return torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else 0
 
 
 def _plain(tensor: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
@@ -177,16 +172,8 @@ def _dispatch(x, indices, weights, experts, order, order_rows, room, drop, clear
     if clear:
         out.rows.zero_()
     there.last = ()
-    padded = order == "padded"
     there.experts.dispatch(
-        _plain(x),
-        indices,
-        _plain(weights),
-        order=order,
-        alignment=1 if padded else order_rows,
-        rows_per_expert=out.rows.shape[1] if padded else None,
-        out=out,
-        stream=_stream(x),
+        _plain(x), indices, _plain(weights), **_order(order, order_rows), out=out, stream=stream_of(x)
     )
     there.last = _batch(indices, order, order_rows, room, drop)
     there.weights = 0 if weights is None else weights.data_ptr()
@@ -209,7 +196,7 @@ def _combine(results, indices, weights, experts, order, order_rows, room, drop):
         indices,
         _plain(weights) if parts else None,
         weighted=not parts and weights is not None,
-        stream=_stream(results),
+        stream=stream_of(results),
     )
 
 

@@ -383,6 +383,11 @@ class ExpertParallel:
         return pointer
 
 
+def stream_of(tensor: Any) -> int:
+    """PyTorch's current stream of the device of a tensor of its own; 0: of the CPU."""
+    return importlib.import_module("torch").cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0
+
+
 def _shape_of(what: str, name: str, array: Any) -> tuple:
     shape = getattr(array, "shape", None)
     if shape is None:
