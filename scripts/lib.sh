@@ -109,7 +109,7 @@ present() {
     shellcheck | chromium) have_command "$1" ;;
     chromium-driver) have_command chromedriver ;;
     clang-16) have_command clang++-16 ;;
-    ccache) have_command ccache ;;
+    ccache | valgrind) have_command "$1" ;;
     lld) have_command ld.lld ;;
     doctest-dev) have_header doctest/doctest.h || have_header doctest.h ;;
     *)

@@ -47,6 +47,8 @@ fi
 want_packages clang-format-14 clang-tidy-14 clang-16 shellcheck
 # The site is looked at in a browser.
 want_packages chromium chromium-driver
+# What headers cost to compile is counted in instructions.
+want_packages valgrind
 # An example job is run by a controller and nodes of SLURM's own.
 want_packages slurm-wlm
 # The tests that take this library into another project need not compile it again: the library is cached, for which the

@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# What this library costs at compile time, against the budget in budget.json (seconds).
+# What this library costs at compile time, against the budget in budget.json.
 #
-#   compile_time.py [--nvcc=NVCC] [--cxx=COMPILER] [--runs=3] [--include=FOLDER]...
+#   compile_time.py [--nvcc=NVCC] [--cxx=COMPILER] [--include=FOLDER]...
 #
-# Per compiler: an empty kernel; the standard, CCCL and CUDA headers that the umbrella needs, alone; the umbrella; the
-# umbrella and one allreduce. Counted is processor time, the least of the runs, which take turns, so that other work on the
-# machine does not show; over the budget all have up to twice as many runs more. `umbrella` is what it adds to the headers
-# that it needs, `instantiation` what the allreduce adds to the umbrella. The budget is for a machine on which those
-# headers alone take the `headers` of budget.json; a slower one has more.
-"""Measures compile time against a budget."""
+# Per compiler: the standard, CCCL and CUDA headers that the umbrella needs, alone; the umbrella; the umbrella and one
+# allreduce. `umbrella` is what it adds to the headers that it needs, `instantiation` what the allreduce adds to the
+# umbrella. Counted are instructions, in multiples of those of the needed headers. Exits with 77 where there is no Valgrind.
+"""Measures what compilations cost against a budget."""
 
 import argparse
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 
-from compilation import least_in_turn, source_of
+from compilation import instructions_of, source_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -51,33 +50,23 @@ def outside_includes(umbrella, folders, excluded):
     return sorted(set(found))
 
 
-def measure(name, command, suffix, kernel, excluded, folders, runs, budget):
-    """Returns {what: (seconds, limit)} for one compiler."""
+def measure(name, command, suffix, kernel, excluded, folders):
+    """Returns {what: times the needed headers} for one compiler."""
     includes = "".join(f"#include <{header}>\n" for header in outside_includes(UMBRELLA, folders, excluded))
     empty = f"{kernel} void empty(unsigned* p) {{ *p = 1; }}\n"
-    command = [*command, "-std=c++20", *[f"-I{folder}" for folder in folders]]
     units = {
-        "empty": empty,
         "needed headers": includes + empty,
         "with umbrella": f'#include "{UMBRELLA}"\n{empty}',
         "with allreduce": f'#include "{UMBRELLA}"\n{empty}' + ALLREDUCE % kernel,
     }
-
-    def added_of(least):
-        seconds = dict(zip(units, (cost.seconds for cost in least)))
-        slower = max(1, seconds["needed headers"] / budget["headers"])
-        added = {"umbrella": seconds["with umbrella"] - seconds["needed headers"],
-                 "instantiation": seconds["with allreduce"] - seconds["with umbrella"]}
-        return {what: (cost, budget[what] * slower) for what, cost in added.items()}
-
+    command = [*command, "-std=c++20", *[f"-I{folder}" for folder in folders]]
     with tempfile.TemporaryDirectory(prefix="mscclpp-compile-time-") as folder:
-        commands = [[*command, *source_of(folder, f"unit{number}{suffix}", text)]
-                    for number, text in enumerate(units.values())]
-        within = lambda least: all(cost <= limit for cost, limit in added_of(least).values())
-        least = least_in_turn(commands, within, turns=runs, most=3 * runs)
-    for what, cost in zip(units, least):
-        print(f"{name:5} {what:16} {cost.seconds:7.2f} s", flush=True)
-    return added_of(least)
+        counts = []
+        for what, text in units.items():
+            counts.append(instructions_of([*command, *source_of(folder, "unit" + suffix, text)]))
+            print(f"{name:5} {what:16} {counts[-1] / 1e9:7.2f} G instructions", flush=True)
+    headers, umbrella, allreduce = counts
+    return {"umbrella": (umbrella - headers) / headers, "instantiation": (allreduce - umbrella) / headers}
 
 
 def main():
@@ -85,26 +74,28 @@ def main():
     parser.add_argument("--nvcc", help="nvcc to measure")
     parser.add_argument("--cxx", help="C++ compiler to measure")
     parser.add_argument("--include", action="append", default=[], help="further include folders (the generated one)")
-    parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()
     if not arguments.nvcc and not arguments.cxx:
         parser.error("give --nvcc, --cxx or both")
+    if not shutil.which("valgrind"):
+        print("skipped: no valgrind here, which counts instructions")
+        return 77
     folders = [os.path.join(ROOT, "include"), *[folder for folder in arguments.include if folder]]
     with open(os.path.join(HERE, "budget.json"), encoding="utf-8") as file:
         budget = json.load(file)
     costs = {}
     if arguments.nvcc:
         costs["nvcc"] = measure("nvcc", [arguments.nvcc, "-O2", "-gencode=arch=compute_90,code=sm_90"], ".cu",
-                                "__global__", "/sim/", folders, arguments.runs, budget["nvcc"])
+                                "__global__", "/sim/", folders)
     if arguments.cxx:
-        costs["c++"] = measure("c++", [arguments.cxx, "-O2"], ".cpp", "", "/arch/cuda/", folders, arguments.runs,
-                               budget["c++"])
+        costs["c++"] = measure("c++", [arguments.cxx, "-O2"], ".cpp", "", "/arch/cuda/", folders)
     over = 0
     for name, cost in costs.items():
-        for what, (seconds, limit) in cost.items():
-            late = seconds > limit
-            over += late
-            print(f"{name:5} {what:16} {seconds:7.2f} s of {limit:.2f} s{'   OVER BUDGET' if late else ''}")
+        for what, times in cost.items():
+            limit = budget[name][what]
+            too_much = times > limit
+            over += too_much
+            print(f"{name:5} {what:16} {times:7.3f} of {limit:.3f} times the headers{'   OVER BUDGET' if too_much else ''}")
     return 1 if over else 0
 
 

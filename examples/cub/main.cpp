@@ -15,6 +15,7 @@
 
 #include "block_sum.hpp"
 #include "mscclpp/device/device_handle.hpp"
+#include "mscclpp/device/tiles/matrix_view.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/memory_channel.hpp"
 #include "mscclpp/host/ranks.hpp"

@@ -25,6 +25,7 @@
 #include "mscclpp/host/tile_flags.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "mscclpp/mscclpp.hpp"
+#include "mscclpp/tiles.hpp"
 
 namespace gated_attention {
 

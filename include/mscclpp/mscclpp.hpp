@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What most kernels need: the device layer and the collectives. Those that fuse whole rows or send tokens to experts
-// add algorithms/rows/all_reduce_rows.hpp or algorithms/experts/{dispatch,combine}.hpp, whose time to compile others
-// need not spend; host code adds the headers of host/ that it uses.
+// What most kernels need: the device layer and the collectives. A fused kernel adds tiles.hpp,
+// algorithms/rows/all_reduce_rows.hpp or algorithms/experts/{dispatch,combine}.hpp, whose time to compile others need
+// not spend; host code adds the headers of host/ that it uses.
 #pragma once
 
 #include "mscclpp/algorithms/collective/agree.hpp"
@@ -21,10 +21,3 @@
 #include "mscclpp/device/group_ops.hpp"
 #include "mscclpp/device/packet_channel.hpp"
 #include "mscclpp/device/symmetric_view.hpp"
-#include "mscclpp/device/tiles/matrix_view.hpp"
-#include "mscclpp/device/tiles/reduce_into.hpp"
-#include "mscclpp/device/tiles/roles.hpp"
-#include "mscclpp/device/tiles/slots.hpp"
-#include "mscclpp/device/tiles/tickets.hpp"
-#include "mscclpp/device/tiles/tile_flags.hpp"
-#include "mscclpp/device/tiles/tile_order.hpp"
