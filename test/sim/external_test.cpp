@@ -3,6 +3,9 @@
 // Ranks as threads of this process, outside of deterministic runs.
 #include <doctest/doctest.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -119,6 +122,32 @@ TEST_CASE("a passed limit of synchronize says who waits, and the work may still 
       text, "kernel \"late\" block 0 threads 0-31: waits for a signal of rank 3 on channel 8, expected 1, seen 0"));
   std::atomic_ref<std::uint32_t>(*p).store(1);
   CHECK_NOTHROW(stream.synchronize());
+}
+
+TEST_CASE("memory that is released under a kernel whose wait has timed out is unmapped once nothing uses it") {
+  DeviceArray<std::uint32_t> flag(0, 1);
+  auto buffer = std::make_unique<DeviceArray<std::uint32_t>>(0, 64);
+  int const descriptor = machine().exportDescriptor(machine().allocationOf(buffer->data())).value();
+  auto* const imported = static_cast<std::uint32_t*>(machine().importDescriptor(0, descriptor, 64 * 4));
+  ::close(descriptor);
+  auto* const own = buffer->data();
+  auto const isMapped = [](void* p) { return ::msync(p, 1, MS_ASYNC) == 0; };
+  Stream stream;
+  stream.launch({.threads = 1}, [p = flag.data(), own, imported] {
+    waitUntil(p, 1);
+    own[5] = imported[6] = 7;
+  });
+  CHECK_FALSE(errorText([&] { stream.synchronize(std::chrono::milliseconds(20)); }, ErrorCode::timeout).empty());
+  buffer.reset();
+  machine().releaseImport(imported);
+  CHECK(isMapped(own));
+  CHECK(isMapped(imported));
+  CHECK_FALSE(errorText([&] { machine().allocationOf(own); }, ErrorCode::invalidUsage).empty());
+  std::atomic_ref<std::uint32_t>(flag[0]).store(1);
+  CHECK_NOTHROW(stream.synchronize());
+  DeviceArray<std::uint32_t>(0, 1);
+  CHECK_FALSE(isMapped(own));
+  CHECK_FALSE(isMapped(imported));
 }
 
 TEST_CASE("an error of a kernel reaches the thread that synchronizes its stream") {

@@ -387,9 +387,11 @@ void Machine::release(void* base) noexcept {
     abandoned_.push_back(base);
     return;
   }
-  // A rank that fails gives its memory back while kernels of others still use it.
-  heap_.release(base, deterministic());
+  heap_.release(base, mayStillUse());
 }
+
+// A rank that fails gives its memory back while kernels still use it: of others, or its own, if its wait has timed out.
+bool Machine::mayStillUse() const noexcept { return deterministic() || driver_.working(); }
 
 bool Machine::followsMemory(std::uintptr_t begin, std::uintptr_t end) {
   return heap_.touches(begin, end) || blockMemory_.touches(begin, end);

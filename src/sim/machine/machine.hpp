@@ -47,6 +47,7 @@ class Machine {
   // ---- memory
   void* allocate(int device, std::size_t bytes);
   void release(void* base) noexcept;
+  void releaseImport(void* base) noexcept { heap_.release(base, mayStillUse()); }
   std::byte* takeShared();  // for a block
   void giveBackShared(std::byte* base) { blockMemory_.giveBack(base); }
   Heap& heap() { return heap_; }
@@ -97,6 +98,7 @@ class Machine {
   Machine();
   ~Machine();
 
+  bool mayStillUse() const noexcept;  // kernels, memory that is released now
   void captureOrder(Stream& stream, Stream& earlier);
   static void requireNoCapture(Stream const& stream, char const* operation);
   void acquireStream(Stream& stream);  // the running host code knows of its work's end

@@ -112,7 +112,7 @@ class SimRuntime final : public Runtime, public FabricMemory {
     machine().checkDevice(device, "importDescriptor");
     return machine().heap().import(device, descriptor, bytes);
   }
-  void releaseImport(void* base) noexcept override { machine().heap().releaseImport(base); }
+  void releaseImport(void* base) noexcept override { machine().releaseImport(base); }
 
   FabricClique cliqueOf(int) const override { return simulatedClique(); }
   std::optional<FabricHandle> exportFabric(Allocation const& allocation) override {

@@ -45,7 +45,12 @@ std::string deviceName(int device) {
 
 Heap::~Heap() {
   for (auto const& [address, region] : regions_) unmap(region);
-  for (auto const& region : released_) unmap(region);
+  unmapAll(released_);
+}
+
+void Heap::unmapAll(std::vector<Region>& regions) noexcept {
+  for (auto const& region : regions) unmap(region);
+  regions.clear();
 }
 
 void Heap::unmap(Region const& region) noexcept {
@@ -105,22 +110,18 @@ void* Heap::allocate(int device, std::size_t bytes, std::size_t limit) {
 bool Heap::release(void* base, bool keepMapped) noexcept {
   Change const change(mutex_);
   auto const it = regions_.find(reinterpret_cast<std::uintptr_t>(base));
-  if (it == regions_.end() || it->second.descriptor < 0) return false;
-  used_[it->second.device] -= it->second.bytes;
-  if (keepMapped) {
-    released_.push_back(std::move(it->second));
-  } else {
-    unmap(it->second);
-  }
+  if (it == regions_.end()) return false;
+  if (it->second.descriptor >= 0) used_[it->second.device] -= it->second.bytes;
+  released_.push_back(std::move(it->second));
   regions_.erase(it);
   generation_.fetch_add(1, std::memory_order_release);
+  if (!keepMapped) unmapAll(released_);
   return true;
 }
 
 void Heap::unmapReleased() noexcept {
   Change const change(mutex_);
-  for (auto const& region : released_) unmap(region);
-  released_.clear();
+  unmapAll(released_);
 }
 
 void* Heap::import(int device, int descriptor, std::size_t bytes) {
@@ -135,16 +136,6 @@ void* Heap::import(int device, int descriptor, std::size_t bytes) {
   }
   Change const change(mutex_);
   return map(device, descriptor, bytes, true);
-}
-
-bool Heap::releaseImport(void* base) noexcept {
-  Change const change(mutex_);
-  auto const it = regions_.find(reinterpret_cast<std::uintptr_t>(base));
-  if (it == regions_.end() || it->second.descriptor >= 0) return false;
-  unmap(it->second);
-  regions_.erase(it);
-  generation_.fetch_add(1, std::memory_order_release);
-  return true;
 }
 
 int Heap::descriptorOf(void const* base) const {

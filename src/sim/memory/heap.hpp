@@ -25,12 +25,11 @@ class Heap {
   ~Heap();
 
   void* allocate(int device, std::size_t bytes, std::size_t limit);
-  // False for memory that is no allocation of this process. With `keepMapped` plain accesses that come too late do no
-  // harm until unmapReleased().
+  // Of an allocation of this process or an import; false for other memory. With `keepMapped` plain accesses that come
+  // too late do no harm until unmapReleased(), or until something is released without.
   bool release(void* base, bool keepMapped) noexcept;
   void unmapReleased() noexcept;
   void* import(int device, int descriptor, std::size_t bytes);
-  bool releaseImport(void* base) noexcept;
   int duplicateDescriptor(void const* base) const;
   // The allocation's own, open for as long as it is there.
   int descriptorOf(void const* base) const;
@@ -71,6 +70,7 @@ class Heap {
   Region const* find(std::uintptr_t address) const;
   void* map(int device, int descriptor, std::size_t bytes, bool import);
   static void unmap(Region const& region) noexcept;
+  static void unmapAll(std::vector<Region>& regions) noexcept;
 
   mutable std::shared_mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;
