@@ -433,6 +433,7 @@ Outcome run(Communicator const& communicator, std::span<char* const> arguments) 
 }  // namespace
 
 int main(int count, char** values) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // in a file, too, a crash leaves what was said before it
   try {
     Communicator const communicator(bootstrapFromEnvironment(),
                                     Device{DeviceKind::sim, launchFromEnvironment().localRank});

@@ -2,15 +2,19 @@
 #
 # What ranks_verbs.sh and ranks_shaped.sh share: ranks of several guests, which call every collective, in place and apart,
 # and check what comes out. Each guest has EACH ranks; where nothing is said two of two guests, and one of more. With TYPES
-# they call every collective by every operation and type, of which a run takes the first part of so many.
+# they call every collective by every operation and type, of which a run takes the first part of so many; with many ranks
+# for two emulated processors, a call may then wait for minutes.
 each=${EACH:-$((GUESTS > 2 ? 1 : 2))}
 what=${TYPES:+types=1/$TYPES}
 calls=${TYPES:+[1-9][0-9]*}
 calls=${calls:-54}
-export MSCCLPP_TIMEOUT=60 MSCCLPP_WORLD_SIZE=$((each * GUESTS)) MSCCLPP_MASTER_ADDR=10.7.0.1
+seconds=${TYPES:+300}
+export MSCCLPP_TIMEOUT=${seconds:-60} MSCCLPP_WORLD_SIZE=$((each * GUESTS)) MSCCLPP_MASTER_ADDR=10.7.0.1
+# shellcheck disable=SC3040
+set -o pipefail
 rank() {  # the program, and which of this guest's ranks
   # shellcheck disable=SC2086
-  MSCCLPP_LOCAL_RANK=$2 MSCCLPP_RANK=$((each * GUEST + $2)) "$1" $what >"/tmp/out$2" 2>&1
+  MSCCLPP_LOCAL_RANK=$2 MSCCLPP_RANK=$((each * GUEST + $2)) "$1" $what 2>&1 | tee "/tmp/out$2"
 }
 ranks() {  # the program, and how its ranks must reach those of other guests
   failed=
@@ -22,7 +26,6 @@ ranks() {  # the program, and how its ranks must reach those of other guests
   done
   rank "$1" 0 || failed=yes
   for other in $others; do wait "$other" || failed=yes; done
-  cat /tmp/out*
   [ -z "$failed" ] || exit 1
   for out in /tmp/out*; do
     [ -n "$what" ] || grep -q "reaches other hosts by $2" "$out" || { echo "$2 was not used"; exit 1; }

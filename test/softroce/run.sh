@@ -196,14 +196,14 @@ run() {
   done
   for ((guest = 0; guest < guests; ++guest)); do
     [ "$guest" = 0 ] || hub=(-netdev "socket,id=net,connect=127.0.0.1:$((port + guest))")
-    start "$guest" "${hub[@]}" -device "e1000,netdev=net,mac=52:54:00:00:00:0$((guest + 1))" >"$work/guest$guest.log" 2>&1 &
+    (start "$guest" "${hub[@]}" -device "e1000,netdev=net,mac=52:54:00:00:00:0$((guest + 1))" 2>&1 |
+      tee "$work/guest$guest.log" | sed -u "s/^/guest $guest: /") &
     processes+=($!)
     [ "$guest" != 0 ] || sleep 1
   done
   for ((guest = 0; guest < guests; ++guest)); do
     ended=0
     wait "${processes[guest]}" || ended=$?
-    sed "s/^/guest $guest: /" "$work/guest$guest.log"
     [ "$result" != 0 ] || status_of "$ended" || result=$?
   done
   return "$result"
