@@ -31,8 +31,8 @@ void Stream::forgetOrder() {
 }
 
 void Stream::complete() {
+  machine_.noteCompleted();  // first, so that the machine has no work where no stream has any
   completed_.fetch_add(1, std::memory_order_release);
-  machine_.noteCompleted();
 }
 
 void Stream::reach(StreamMark& mark) {
