@@ -53,12 +53,12 @@ def instructions_of(command):
     return sum(int(count[1].replace(",", "")) for count in counts)
 
 
-def least_in_turn(commands, within, turns=1, most=3):
-    """The least of each command over `turns` turns, and more, `most` in all, until within(costs)."""
+def least_in_turn(commands, within, most=3):
+    """The least of each command over turns, `most` of them, until within(costs)."""
     least = []
-    for turn in range(1, most + 1):
+    for _ in range(most):
         costs = [cost_of(command) for command in commands]
         least = [min(pair, key=lambda cost: cost.seconds) for pair in zip(least, costs)] if least else costs
-        if turn >= turns and within(least):
+        if within(least):
             break
     return least

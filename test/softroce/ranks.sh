@@ -5,11 +5,9 @@
 # they call every collective by every operation and type, of which a run takes the first part of so many; with many ranks
 # for two emulated processors, a call may then wait for minutes.
 each=${EACH:-$((GUESTS > 2 ? 1 : 2))}
-what=${TYPES:+types=1/$TYPES}
-calls=${TYPES:+[1-9][0-9]*}
-calls=${calls:-54}
-seconds=${TYPES:+300}
-export MSCCLPP_TIMEOUT=${seconds:-60} MSCCLPP_WORLD_SIZE=$((each * GUESTS)) MSCCLPP_MASTER_ADDR=10.7.0.1
+what= calls=54 seconds=60
+[ -z "$TYPES" ] || { what=types=1/$TYPES calls='[1-9][0-9]*' seconds=300; }
+export MSCCLPP_TIMEOUT=$seconds MSCCLPP_WORLD_SIZE=$((each * GUESTS)) MSCCLPP_MASTER_ADDR=10.7.0.1
 # shellcheck disable=SC3040
 set -o pipefail
 rank() {  # the program, and which of this guest's ranks

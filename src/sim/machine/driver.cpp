@@ -136,7 +136,7 @@ void Driver::helperMain() {
   std::chrono::nanoseconds nap = 20us;
   while (!helperStops_) {
     auto const now = std::chrono::steady_clock::now();
-    bool const work = pending_.load(std::memory_order_acquire) > 0 && !machine_.deterministic();
+    bool const work = working() && !machine_.deterministic();
     if (work) lastWork = now;
     if (!work && now - lastWork > 1s) break;
     bool const unattended = work && waiters_ == 0 && quietRequests_ == 0 && !driving_;

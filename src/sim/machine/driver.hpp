@@ -37,7 +37,7 @@ class Driver {
   bool hasPosts() const { return !inbox_.empty(); }  // under the lock
   void noteSubmitted() { pending_.fetch_add(1, std::memory_order_acq_rel); }
   void noteCompleted() { pending_.fetch_sub(1, std::memory_order_release); }
-  bool working() const { return pending_.load(std::memory_order_acquire) != 0; }
+  bool working() const { return pending_.load(std::memory_order_acquire) > 0; }
   void noteIdle() { ++completions_; }  // a stream has become idle; by whoever drives
 
   // Drives until `done`; false when the deadline passes first. The lock is not held meanwhile.

@@ -45,12 +45,12 @@ std::string deviceName(int device) {
 
 Heap::~Heap() {
   for (auto const& [address, region] : regions_) unmap(region);
-  unmapAll(released_);
+  unmapKept();
 }
 
-void Heap::unmapAll(std::vector<Region>& regions) noexcept {
-  for (auto const& region : regions) unmap(region);
-  regions.clear();
+void Heap::unmapKept() noexcept {
+  for (auto const& region : released_) unmap(region);
+  released_.clear();
 }
 
 void Heap::unmap(Region const& region) noexcept {
@@ -107,21 +107,20 @@ void* Heap::allocate(int device, std::size_t bytes, std::size_t limit) {
   }
 }
 
-bool Heap::release(void* base, bool keepMapped) noexcept {
+void Heap::release(void* base, bool keepMapped) noexcept {
   Change const change(mutex_);
   auto const it = regions_.find(reinterpret_cast<std::uintptr_t>(base));
-  if (it == regions_.end()) return false;
+  if (it == regions_.end()) return;
   if (it->second.descriptor >= 0) used_[it->second.device] -= it->second.bytes;
   released_.push_back(std::move(it->second));
   regions_.erase(it);
   generation_.fetch_add(1, std::memory_order_release);
-  if (!keepMapped) unmapAll(released_);
-  return true;
+  if (!keepMapped) unmapKept();
 }
 
 void Heap::unmapReleased() noexcept {
   Change const change(mutex_);
-  unmapAll(released_);
+  unmapKept();
 }
 
 void* Heap::import(int device, int descriptor, std::size_t bytes) {

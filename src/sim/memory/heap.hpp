@@ -25,9 +25,9 @@ class Heap {
   ~Heap();
 
   void* allocate(int device, std::size_t bytes, std::size_t limit);
-  // Of an allocation of this process or an import; false for other memory. With `keepMapped` plain accesses that come
+  // Of an allocation of this process or an import; nothing for other memory. With `keepMapped` plain accesses that come
   // too late do no harm until unmapReleased(), or until something is released without.
-  bool release(void* base, bool keepMapped) noexcept;
+  void release(void* base, bool keepMapped) noexcept;
   void unmapReleased() noexcept;
   void* import(int device, int descriptor, std::size_t bytes);
   int duplicateDescriptor(void const* base) const;
@@ -70,7 +70,7 @@ class Heap {
   Region const* find(std::uintptr_t address) const;
   void* map(int device, int descriptor, std::size_t bytes, bool import);
   static void unmap(Region const& region) noexcept;
-  static void unmapAll(std::vector<Region>& regions) noexcept;
+  void unmapKept() noexcept;  // under the lock
 
   mutable std::shared_mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;
