@@ -112,7 +112,7 @@ if place:
     make = ours.__init__
     def as_theirs(self, store, rank, size, options=None, timeout=datetime.timedelta(minutes=30)):
         limit = options if isinstance(options, datetime.timedelta) else getattr(options, "_timeout", timeout)
-        make(self, store, rank, size, limit, torch.cuda.current_device() if place == "nccl" else -1, place)
+        make(self, store, rank, size, limit, place == "nccl", place)
     ours.__init__ = as_theirs
     for name in ("_Options", "Options", "create_device", "create_default_device"):
         if hasattr(theirs, name):

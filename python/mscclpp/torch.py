@@ -58,9 +58,9 @@ def build() -> ModuleType:
 def _create(options: Any, _: Any = None) -> Any:
     import torch  # pylint: disable=import-outside-toplevel
 
-    device = torch.cuda.current_device() if torch.cuda.is_available() and _gpus() else -1
+    has_gpus = torch.cuda.is_available() and _gpus() > 0
     group = build().ProcessGroupMscclpp
-    return group(options.store, options.group_rank, options.group_size, options.timeout, device)
+    return group(options.store, options.group_rank, options.group_size, options.timeout, has_gpus)
 
 
 def _allocator() -> Any:

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,11 +34,11 @@ class MscclppBackend final : public c10d::Backend {
  public:
   // `title`: by which profilers show its calls.
   MscclppBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
-                 int cudaDevice, std::string const& title)
+                 bool hasGpus, std::string const& title)
       : Backend(rank, size),
         options_(c10::make_intrusive<Options>(backendName, timeout)),
         store_(store),
-        runner_(std::move(store), rank, size, timeout, cudaDevice, title) {}
+        runner_(std::move(store), rank, size, timeout, hasGpus, title) {}
 
   std::string const getBackendName() const override { return backendName; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -56,6 +57,11 @@ class MscclppBackend final : public c10d::Backend {
     bool const remote = fault->code() == mscclpp::ErrorCode::remoteError;
     return remote ? c10d::ErrorType::REMOTE_ERROR : c10d::ErrorType::COMM_ERROR;
   }
+  void eagerConnectSingleDevice(at::Device device) override {
+    std::optional<py::gil_scoped_release> released;
+    if (PyGILState_Check() != 0) released.emplace();
+    runner_.meetOn(device);
+  }
   void abort() override { runner_.abort(); }
   void shutdown() override {
     runner_.withdraw();
@@ -64,7 +70,7 @@ class MscclppBackend final : public c10d::Backend {
   void offer(std::string const& name, bool forCuda) { runner_.offer(name, forCuda); }
   // For torch.cuda.MemPool.
   py::object memAllocator() const {
-    (void)runner_.gpu("mem_allocator");
+    (void)runner_.engines().gpu("mem_allocator");
     return py::module_::import("mscclpp.torch").attr("_allocator")();
   }
   // Collective: what the pool has now is used where it lies.
@@ -86,7 +92,7 @@ class MscclppBackend final : public c10d::Backend {
     if (found == ranks.end()) return nullptr;
     auto made = c10::make_intrusive<MscclppBackend>(store, static_cast<int>(found - ranks.begin()),
                                                     static_cast<int>(ranks.size()), options->timeout,
-                                                    runner_.cudaDevice(), options_->backend);
+                                                    runner_.engines().hasGpus(), options_->backend);
     made->options_->group_name = options->group_name;
     made->options_->global_ranks_in_group = options->global_ranks_in_group;
     return made;
@@ -295,10 +301,19 @@ class MscclppBackend final : public c10d::Backend {
     barrier_(*store_, rank_, size_, limit, waitAllRanks);
   }
   c10::intrusive_ptr<c10d::Work> barrier(c10d::BarrierOptions const& options) override {
-    auto const cuda = runner_.cudaDevice();
-    auto const device = cuda < 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(cuda));
-    auto const token = at::zeros({1}, at::TensorOptions().device(device).dtype(at::kByte));
     auto made = runner_.call(OpType::BARRIER);
+    at::Device device(at::kCPU);
+    if (runner_.engines().hasGpus()) {
+      if (!options.device_ids.empty()) {
+        device = {at::kCUDA, static_cast<c10::DeviceIndex>(options.device_ids.front())};
+      } else if (runner_.engines().haveMet(at::kCUDA)) {
+        device = runner_.engines().gpu("a barrier");
+      } else {  // nothing of this group is on a GPU, and nobody has said on which it will be
+        barrier_(*store_, rank_, size_, runner_.timeout(), true);
+        return runner_.done(OpType::BARRIER);
+      }
+    }
+    auto const token = at::zeros({1}, at::TensorOptions().device(device).dtype(at::kByte));
     auto const data = made.input(token);
     made.combine(Collective::allReduce, data, data, 1, c10d::ReduceOp::SUM);
     return runner_.start(std::move(made), device, options.asyncOp || device.is_cuda());
@@ -383,10 +398,10 @@ class MscclppBackend final : public c10d::Backend {
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::class_<MscclppBackend, c10d::Backend, c10::intrusive_ptr<MscclppBackend>>(module, "ProcessGroupMscclpp")
       .def(py::init([](c10::intrusive_ptr<c10d::Store> const& store, int rank, int size,
-                       std::chrono::milliseconds timeout, int cudaDevice, std::string const& title) {
-             return c10::make_intrusive<MscclppBackend>(store, rank, size, timeout, cudaDevice, title);
+                       std::chrono::milliseconds timeout, bool hasGpus, std::string const& title) {
+             return c10::make_intrusive<MscclppBackend>(store, rank, size, timeout, hasGpus, title);
            }),
-           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("cuda_device") = -1,
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("has_gpus") = false,
            py::arg("title") = backendName, py::call_guard<py::gil_scoped_release>())
       .def("offer", &MscclppBackend::offer, py::arg("name"), py::arg("for_cuda"),
            py::call_guard<py::gil_scoped_release>())

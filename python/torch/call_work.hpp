@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine.hpp"
+#include "engines.hpp"
 #include "event_pool.hpp"
 #include "tensor_call.hpp"
 
@@ -65,9 +65,9 @@ inline char const* titleOf(c10d::OpType kind) {
 class CallWork final : public c10d::Work {
  public:
   // `title`: null where no profiler looks.
-  CallWork(int rank, c10d::OpType kind, at::Device device, std::uint64_t sequence, std::shared_ptr<Engine> engine,
+  CallWork(int rank, c10d::OpType kind, at::Device device, std::uint64_t sequence, std::shared_ptr<Meeting> meeting,
            char const* title = nullptr, std::optional<Tensors> const& shown = std::nullopt)
-      : Work(rank, kind, title, shown), device_(device), sequence_(sequence), engine_(std::move(engine)) {}
+      : Work(rank, kind, title, shown), device_(device), sequence_(sequence), meeting_(std::move(meeting)) {}
 
   bool isCompleted() override {
     if (end_) return (*end_)->query();
@@ -136,6 +136,8 @@ class CallWork final : public c10d::Work {
   // ---- for whoever runs it
 
   at::Device device() const { return device_; }
+  std::shared_ptr<Meeting> const& meeting() const { return meeting_; }
+  void setMeeting(std::shared_ptr<Meeting> meeting) { meeting_ = std::move(meeting); }
   using Results = decltype(TensorCall::results);
   void setResults(Results results) { results_ = std::move(results); }
   void setSource(int rank) { source_ = rank; }
@@ -166,8 +168,8 @@ class CallWork final : public c10d::Work {
     if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   }
   void requireNoFault() {
-    if (auto const fault = engine_->fault()) {
-      TORCH_CHECK_WITH(DistBackendError, false, backendName, ": rank ", rank_, ": ", fault->what());
+    if (auto const fault = meeting_->engine->fault()) {
+      TORCH_CHECK_WITH(DistBackendError, false, backendName, ": rank ", rank_, ": ", meeting_->about(), fault->what());
     }
   }
   void requireDone(bool done, std::chrono::milliseconds timeout) const {
@@ -192,7 +194,7 @@ class CallWork final : public c10d::Work {
 
   at::Device device_;
   std::uint64_t sequence_;
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Meeting> meeting_;
   Results results_;
   std::atomic<int> source_{-1};
   c10::intrusive_ptr<c10::ivalue::Future> future_;

@@ -86,11 +86,6 @@ class CommEngine final : public Engine {
     comm_.meetLast();
   }
 
-  std::shared_ptr<void> allocate(std::size_t bytes) override {
-    auto memory = std::make_shared<DeviceMemory>(device(), bytes, MemoryKind::shareable);
-    auto* const data = memory->data();
-    return {std::move(memory), data};
-  }
   void addWindow(void* base, std::size_t bytes) override {
     translated([&] { (void)comm_.addWindow(base, bytes, true); });
   }
@@ -128,6 +123,12 @@ Device Engine::simulatedDevice() {
   auto const count = Device::count(DeviceKind::sim);
   if (count == 0) throw Error(ErrorCode::unsupported, "this build has no simulated machine, which CPU tensors need");
   return {DeviceKind::sim, launchFromEnvironment().localRank % count};
+}
+
+std::shared_ptr<void> Engine::allocate(Device device, std::size_t bytes) {
+  auto memory = std::make_shared<DeviceMemory>(device, bytes, MemoryKind::shareable);
+  auto* const data = memory->data();
+  return {std::move(memory), data};
 }
 
 }  // namespace mscclpp::torch

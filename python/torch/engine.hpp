@@ -39,6 +39,8 @@ class Engine {
   static std::shared_ptr<Engine> of(Communicator const& communicator);
   // The device of this process for tensors of the CPU.
   static Device simulatedDevice();
+  // Of the simulated machine, which the host reads and writes.
+  static std::shared_ptr<void> allocate(Device device, std::size_t bytes);
 
   virtual ~Engine() = default;
   virtual Device device() const = 0;
@@ -65,8 +67,6 @@ class Engine {
   // Collective: returns when this rank's work is done, and the others have come as far or have ended. A process that
   // ends without it ends the waits of ranks that are still in the last call.
   virtual void leave() noexcept = 0;
-  // Of the simulated machine, which the host reads and writes.
-  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
   // Collective: what lies alike at all ranks is read and written by other ranks where it lies.
   virtual void addWindow(void* base, std::size_t bytes) = 0;
 };

@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -31,7 +32,7 @@
 #include <vector>
 
 #include "call_work.hpp"
-#include "engine.hpp"
+#include "engines.hpp"
 #include "event_pool.hpp"
 #include "groups.hpp"
 #include "sender_news.hpp"
@@ -56,30 +57,21 @@ class OwnProcess {
 
 class Runner {
  public:
-  // Collective. `cudaDevice`: -1: there is none, and tensors are of the CPU.
   // `title`: by which profilers show its calls.
-  Runner(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout, int cudaDevice,
-         std::string title)
-      : store_(std::move(store)),
-        rank_(rank),
+  Runner(c10::intrusive_ptr<c10d::Store> const& store, int rank, int size, std::chrono::milliseconds timeout,
+         bool hasGpus, std::string title)
+      : rank_(rank),
         size_(size),
-        timeout_(timeout),
-        cudaDevice_(cudaDevice),
         title_(std::move(title)),
-        news_(store_, rank) {
-    if (cudaDevice >= 0) {
-      cuda_ = meet("cuda", {DeviceKind::cuda, cudaDevice});
-    } else {
-      cpu_ = meet("cpu", Engine::simulatedDevice());
-    }
-  }
+        engines_(std::make_unique<Engines>(store, rank, size, timeout, hasGpus)),
+        news_(store, rank) {}
   // Completes what is there, for which its thread may have to run Python.
   ~Runner() {
     if (!here_) {
       // What has threads is left lying there.
       if (thread_.joinable()) thread_.detach();
       (void)queued_.release();
-      new auto(std::tuple(std::move(cuda_), std::move(cpu_), std::move(pending_)));
+      new auto(std::tuple(std::move(engines_), std::move(pending_)));
       return;
     }
     std::optional<pybind11::gil_scoped_release> released;
@@ -94,7 +86,7 @@ class Runner {
   Runner(Runner const&) = delete;
   Runner& operator=(Runner const&) = delete;
 
-  int cudaDevice() const { return cudaDevice_; }
+  Engines const& engines() const { return *engines_; }
   std::string const& title() const { return title_; }
   std::uint64_t calls() const { return sequence_; }
 
@@ -109,43 +101,48 @@ class Runner {
 
   c10::intrusive_ptr<c10d::Work> start(TensorCall made, at::Device device, bool async) {
     std::lock_guard const lock(callMutex_);
-    require(device);
+    engines_->require(device);
     if (device.is_cpu() && !made.calls.empty()) {
       if (made.kind == c10d::OpType::SEND) news_.sends(made.calls.front().root);
       if (made.kind == c10d::OpType::RECV) news_.receives(made.calls.front().root);
     }
     if (coalesced_) {
-      if (!coalescedWork_) coalescedWork_ = newWork(*coalesced_, device);
+      if (!coalescedWork_) coalescedWork_ = newWork(*coalesced_, device, engines_->all(device));
       coalesced_->append(made);
       return coalescedWork_;
     }
-    auto const work = newWork(made, device);
+    auto const end = endOf(made);
+    auto const work = newWork(made, device, end.first < 0 ? engines_->all(device) : engines_->with(end.first, device));
     run(std::move(made), work, async);
     return work;
   }
   // Of whichever rank that sends here and is not received from by name: of the CPU, where the thread asks who that is.
   c10::intrusive_ptr<c10d::Work> startFromAny(TensorCall made, at::Tensor data, at::Device device) {
     std::lock_guard const lock(callMutex_);
-    require(device);
+    engines_->require(device);
     TORCH_CHECK_VALUE(device.is_cpu() && !coalesced_, backendName,
                       ": tensors of CUDA, and those of batches, are received from a rank that is named; give recv() "
                       "its src");
-    auto const work = newWork(made, device);
+    auto const work = newWork(made, device, nullptr);
     work->setResults(made.results);
     std::lock_guard const queueLock(queueMutex_);
-    unnamed_.push_back({work, std::move(made), std::move(data), Clock::now() + timeout_});
+    unnamed_.push_back({work, std::move(made), std::move(data), Clock::now() + engines_->timeout()});
     wake();
     return work;
   }
   // For torch.ops.mscclpp, by the group's name. Collective at the first call.
   void offer(std::string const& name, bool forCuda) {
     std::lock_guard const lock(callMutex_);
-    TORCH_CHECK_VALUE(!forCuda || cuda_, "its group was made without a GPU");
-    if (!forCuda) (void)cpuEngine();
-    Groups::add(name, forCuda ? cuda_ : cpu_);
+    auto const device = forCuda ? engines_->gpu("a tensor of CUDA") : at::Device(at::kCPU);
+    Groups::add(name, engines_->all(device)->engine);
   }
   void withdraw() {
-    forEachEngine([](Engine& engine) { Groups::remove(engine); });
+    engines_->forEach([](Engine& engine) { Groups::remove(engine); });
+  }
+  // Collective: all later calls with tensors of CUDA are on that device.
+  void meetOn(at::Device device) {
+    std::lock_guard const lock(callMutex_);
+    (void)engines_->all(device);
   }
   // Calls between the two are one: their messages go on together.
   void startCoalescing() {
@@ -166,23 +163,21 @@ class Runner {
   // Collective, of memory of the group's GPU.
   void addWindow(std::uintptr_t base, std::size_t bytes) {
     std::lock_guard const lock(callMutex_);
-    require(gpu("memory of pools"));
-    guarded([&] { cuda_->addWindow(reinterpret_cast<void*>(base), bytes); });
+    auto const meeting = engines_->all(engines_->gpu("memory of pools"));
+    guarded(*meeting, [&] { meeting->engine->addWindow(reinterpret_cast<void*>(base), bytes); });
   }
-  at::Device gpu(char const* what) const {
-    TORCH_CHECK_VALUE(cudaDevice_ >= 0, backendName, ": rank ", rank_, ": ", what,
-                      " is of a GPU, and the group was made without a GPU");
-    return {at::kCUDA, static_cast<c10::DeviceIndex>(cudaDevice_)};
+  // A barrier of ranks that have not met.
+  c10::intrusive_ptr<c10d::Work> done(c10d::OpType kind) {
+    auto work = c10::make_intrusive<CallWork>(rank_, kind, at::kCPU, ++sequence_, nullptr);
+    work->complete(nullptr);
+    return work;
   }
 
-  void setTimeout(std::chrono::milliseconds timeout) {
-    timeout_ = timeout;
-    forEachEngine([&](Engine& engine) { engine.setTimeLimit(timeout); });
-  }
-  std::chrono::milliseconds timeout() const { return timeout_; }
+  void setTimeout(std::chrono::milliseconds timeout) { engines_->setTimeout(timeout); }
+  std::chrono::milliseconds timeout() const { return engines_->timeout(); }
   std::optional<Error> fault() {
     std::optional<Error> first;
-    forEachEngine([&](Engine& engine) {
+    engines_->forEach([&](Engine& engine) {
       if (!first) first = engine.fault();
     });
     return first;
@@ -192,12 +187,12 @@ class Runner {
     if (!here_ || hasEnded_.exchange(true)) return;
     std::optional<pybind11::gil_scoped_release> released;
     if (PyGILState_Check() != 0) released.emplace();
-    forEachEngine([](Engine& engine) {
+    engines_->forEach([](Engine& engine) {
       if (!engine.fault()) engine.leave();
     });
   }
   void abort() {
-    forEachEngine([](Engine& engine) { engine.abort(); });
+    engines_->forEach([](Engine& engine) { engine.abort(); });
   }
 
  private:
@@ -217,56 +212,27 @@ class Runner {
     Clock::time_point end;
   };
 
-  template <class F>
-  void forEachEngine(F&& body) {
-    for (auto const& engine : {cuda_, cpu_}) {
-      if (engine) body(*engine);
-    }
-  }
-
-  std::shared_ptr<Engine> meet(std::string const& name, Device device) {
-    auto const key = std::string(backendName) + "/" + name;
-    if (rank_ == 0) store_->set(key, Engine::createId());
-    auto const id = store_->get(key);
-    return Engine::join(rank_, size_, std::string(id.begin(), id.end()), device, timeout_);
-  }
-
-  Engine& cpuEngine() {
-    // Where there are GPUs, tensors of the CPU come late, if at all.
-    if (!cpu_) cpu_ = meet("cpu", Engine::simulatedDevice());
-    return *cpu_;
-  }
-  void require(at::Device device) {
-    TORCH_CHECK_VALUE(device.is_cuda() || device.is_cpu(), backendName, ": a tensor on ", device,
-                      "; tensors of CUDA and of the CPU can be used");
-    if (!device.is_cuda()) return;
-    constexpr char const* way = "; call torch.cuda.set_device() before init_process_group(), or give it device_id";
-    TORCH_CHECK_VALUE(cuda_, backendName, ": rank ", rank_, ": a tensor on ", device,
-                      " in a group that was made without a GPU", way);
-    TORCH_CHECK_VALUE(device.index() == cudaDevice_, backendName, ": rank ", rank_, ": a tensor on ", device,
-                      " in a group on cuda:", cudaDevice_, way);
-  }
-
-  c10::intrusive_ptr<CallWork> newWork(TensorCall const& made, at::Device device) {
-    auto const& engine = device.is_cuda() ? cuda_ : cpu_;
+  c10::intrusive_ptr<CallWork> newWork(TensorCall const& made, at::Device device, std::shared_ptr<Meeting> meeting) {
     if (!made.isProfiled) {
-      return c10::make_intrusive<CallWork>(rank_, made.kind, device, ++sequence_, engine);
+      return c10::make_intrusive<CallWork>(rank_, made.kind, device, ++sequence_, std::move(meeting));
     }
     auto const title = title_ + ":" + titleOf(made.kind);
-    return c10::make_intrusive<CallWork>(rank_, made.kind, device, ++sequence_, engine, title.c_str(), made.shown);
+    return c10::make_intrusive<CallWork>(rank_, made.kind, device, ++sequence_, std::move(meeting), title.c_str(),
+                                         made.shown);
   }
 
   // Errors of the library as those of torch.distributed.
   template <class F>
-  static void guarded(F&& body) {
+  static void guarded(Meeting const& meeting, F&& body) {
     try {
       static_cast<F&&>(body)();
     } catch (c10::Error const&) {
       throw;
     } catch (Error const& error) {
-      TORCH_CHECK_WITH(DistBackendError, false, backendName, ": ", nameOf(error.code()), " in a call: ", error.what());
+      TORCH_CHECK_WITH(DistBackendError, false, backendName, ": ", meeting.about(), nameOf(error.code()),
+                       " in a call: ", error.what());
     } catch (std::exception const& error) {
-      TORCH_CHECK_WITH(DistBackendError, false, backendName, ": ", error.what());
+      TORCH_CHECK_WITH(DistBackendError, false, backendName, ": ", meeting.about(), error.what());
     }
   }
 
@@ -274,6 +240,14 @@ class Runner {
     bool const sends = made.kind == c10d::OpType::SEND;
     bool const single = (sends || made.kind == c10d::OpType::RECV) && !made.calls.empty();
     return {single ? made.calls.front().root : -1, single && sends};
+  }
+
+  // The calls, with the ranks' numbers of the meeting.
+  static std::span<Call> callsOf(TensorCall& made, Meeting const& meeting, int rank) {
+    for (auto& call : made.calls) {
+      if (!meeting.pair.empty()) call.root = call.root > rank ? 1 : 0;
+    }
+    return made.calls;
   }
 
   void run(TensorCall made, c10::intrusive_ptr<CallWork> const& work, bool async) {
@@ -299,7 +273,8 @@ class Runner {
       for (auto const& tensor : made.kept) machine.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
       for (auto const& [to, from] : made.copies) machine.recordDataPtrOnStream(to.storage().data_ptr(), stream);
     }
-    guarded([&] { cuda_->start(made.calls, stream.native_handle()); });
+    auto const& meeting = *work->meeting();
+    guarded(meeting, [&] { meeting.engine->start(callsOf(made, meeting, rank_), stream.native_handle()); });
     if (!made.copies.empty()) {
       c10::StreamGuard const guard(stream);
       Quiet const quiet;
@@ -316,12 +291,13 @@ class Runner {
   }
 
   void runOnCpu(TensorCall made, c10::intrusive_ptr<CallWork> const& work) {
-    auto& engine = cpuEngine();
+    auto const& meeting = *work->meeting();
+    auto& engine = *meeting.engine;
     auto& stream = cpuStreams_[endOf(made)];
     if (stream == nullptr) stream = engine.makeStream();
     void* mark = nullptr;
-    guarded([&] {
-      engine.start(made.calls, stream);
+    guarded(meeting, [&] {
+      engine.start(callsOf(made, meeting, rank_), stream);
       mark = engine.mark(stream);
     });
     std::lock_guard const lock(queueMutex_);
@@ -339,8 +315,7 @@ class Runner {
     for (;;) {
       queued_->wait(lock, [&] { return ending_ || !pending_.empty() || !unnamed_.empty(); });
       if (pending_.empty() && (ending_ || unnamed_.empty())) return;
-      auto const next =
-          std::find_if(pending_.begin(), pending_.end(), [&](auto const& one) { return isDone(one.mark); });
+      auto const next = std::find_if(pending_.begin(), pending_.end(), [](auto const& one) { return isDone(one); });
       if (next != pending_.end()) {
         auto const done = std::move(*next);
         pending_.erase(next);
@@ -375,18 +350,20 @@ class Runner {
     try {
       if (failure) std::rethrow_exception(failure);
       TORCH_CHECK_WITH(DistBackendError, from, backendName, ": rank ", rank_, ": no rank has sent anything after ",
-                       timeout_.count(), " ms");
+                       timeout().count(), " ms");
       named.work->setSource(*from);
+      named.work->setMeeting(engines_->with(*from, at::kCPU));
       named.call.message(nccl::Work::recv, named.data, *from);
       runOnCpu(std::move(named.call), named.work);
     } catch (...) {
       named.work->complete(std::current_exception());
     }
   }
+  static Engine& engineOf(Pending const& one) { return *one.work->meeting()->engine; }
   void complete(Pending const& done) {
     std::exception_ptr failure;
     try {
-      guarded([&] { cpu_->wait(done.mark); });
+      guarded(*done.work->meeting(), [&] { engineOf(done).wait(done.mark); });
       Quiet const quiet;
       for (auto const& [to, from] : done.call.copies) {
         // Whoever frees it in the meantime, as by resize_(0), does not want it.
@@ -399,27 +376,24 @@ class Runner {
     } catch (...) {
       failure = std::current_exception();
     }
-    cpu_->unmark(done.mark);
+    engineOf(done).unmark(done.mark);
     done.work->complete(failure);
   }
   // Also where its kernel has failed, which waiting for it tells.
-  bool isDone(void* mark) noexcept {
+  static bool isDone(Pending const& one) noexcept {
     try {
-      return cpu_->idle(mark);
+      return engineOf(one).idle(one.mark);
     } catch (std::exception const&) {
       return true;
     }
   }
 
-  c10::intrusive_ptr<c10d::Store> store_;
   int rank_;
   int size_;
-  std::chrono::milliseconds timeout_;
-  int cudaDevice_;
   std::string title_;
   OwnProcess here_;
-  std::shared_ptr<Engine> cuda_, cpu_;
-  TensorCall::Allocate allocate_ = [this](std::size_t bytes) { return cpuEngine().allocate(bytes); };
+  std::unique_ptr<Engines> engines_;
+  TensorCall::Allocate allocate_ = [](std::size_t bytes) { return Engine::allocate(Engine::simulatedDevice(), bytes); };
 
   std::mutex callMutex_;
   std::uint64_t sequence_ = 0;

@@ -221,7 +221,7 @@ class Call {
   }
   void* room(Tensor const& tensor) {
     if (bytesOf(tensor) == 0) return nullptr;
-    return memory_.emplace_back(group_.engine->allocate(bytesOf(tensor))).get();
+    return memory_.emplace_back(Engine::allocate(group_.engine->device(), bytesOf(tensor))).get();
   }
   void start(mscclpp::torch::Call call) {
     if (call.count == 0 && call.work == Work::collective) return;

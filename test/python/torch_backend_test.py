@@ -395,8 +395,7 @@ class Calls(unittest.TestCase):
         run(
             """
             store = dist.PrefixStore("forked", dist.distributed_c10d._get_default_store())
-            gpu = torch.cuda.current_device() if device == "cuda" else -1
-            backend = mscclpp.torch.build().ProcessGroupMscclpp(store, rank, size, timedelta(seconds=30), gpu)
+            backend = mscclpp.torch.build().ProcessGroupMscclpp(store, rank, size, timedelta(seconds=30), device == "cuda")
             x = zeros(3)  # a child can make none on a GPU
             backend.allreduce([x]).wait()
             child = os.fork()
@@ -411,6 +410,65 @@ class Calls(unittest.TestCase):
                     os._exit(status)
             assert os.waitpid(child, 0)[1] == 0
             backend.allreduce([zeros(3)]).wait()
+            """
+        )
+
+    def test_ranks_meet_at_their_first_call(self):
+        run(
+            """
+            def group(name, seconds=30):
+                store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+                return mscclpp.torch.build().ProcessGroupMscclpp(store, rank, size, timedelta(seconds=seconds), True)
+            def message(group, sender, receiver):
+                x = here(torch.tensor([float(rank)]))
+                if rank == sender:
+                    group.send([x], receiver, 0).wait()
+                if rank == receiver:
+                    group.recv([x], sender, 0).wait()
+                    assert x.item() == sender
+            late = group("late")
+            late.barrier().wait()       # through the store
+            message(late, 2, 1)         # for which rank 0 need not come
+            message(late, 1, 2)
+            y = here(torch.tensor([4.0, rank]))
+            late.allreduce([y]).wait()
+            assert y.tolist() == [4 * size, sum(range(size))]
+            message(late, 2, 1)         # as a message of all
+            late.barrier().wait()
+            late.shutdown()
+
+            ring = group("ring")        # two by two, one after the other
+            for sender in range(size):
+                message(ring, sender, (sender + 1) % size)
+            ring.allgather([[zeros(1) for _ in range(size)]], [zeros(1)]).wait()
+            ring.shutdown()
+
+            at_once = group("at_once")
+            x, y = here(torch.tensor([float(rank)]), torch.zeros(1))
+            at_once.eager_connect_single_device(x.device)
+            works = [at_once.send([x], (rank + 1) % size, 0), at_once.recv([y], (rank - 1) % size, 0)]
+            for work in works:
+                work.wait()
+            assert y.item() == (rank - 1) % size
+            at_once.shutdown()
+
+            # Numbers of ranks are those of the group, or it is said which they are.
+            dist.barrier()
+            waits = group("waits", 1)
+            message(waits, 1, 2)
+            def never_sent():
+                import time
+                for _ in range(2):      # of a GPU, the second tells how the first went
+                    waits.recv([zeros(1)], 1, 0).wait()
+                    time.sleep(2)
+            if rank == 2:
+                refused("between ranks 1 and 2, 0 and 1 here", never_sent)
+
+            lacks = group("lacks", 1)
+            if rank != 2:
+                refused("have not met", lambda: lacks.allreduce([zeros(1)]).wait())
+                refused("make another", lambda: lacks.allreduce([zeros(1)]).wait())
+            dist.barrier()
             """
         )
 
