@@ -145,7 +145,7 @@ class Runtime {
   // True when all work of the stream is done.
   virtual bool idle(void* stream) = 0;
   // Returns true when all work of all streams of the device is done, false at once where that cannot be waited for now,
-  // because work of this process is being captured into a graph.
+  // because work of this process is being captured into a graph. CUDA invalidates a capture that it is asked beside.
   virtual bool synchronizeDevice(int device) = 0;
   // Whether what is put into the stream now goes into a graph, to be run later and perhaps often.
   virtual bool capturing(void* stream) = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -115,6 +116,12 @@ bool ContextCache::quiesce(bool capturing) {
   return agree(!capturing && machine_.synchronizeDevice(communicator_.device().ordinal));
 }
 
+// Collective. True when no kernel of any rank can use what this stream alone has; false where it cannot be told now.
+bool ContextCache::quiesceStream(Stream const& stream, bool capturing) {
+  if (!capturing) machine_.synchronize(stream.native(), std::chrono::hours(24 * 365));
+  return agree(!capturing);
+}
+
 // Before an entry is added. The ranks make the same calls, so they choose the same entry to go.
 template <class Map, class MayGo>
 void ContextCache::makeRoom(Map& map, std::size_t limit, bool capturing, MayGo&& mayGo) {
@@ -143,7 +150,9 @@ StreamContext& ContextCache::team(Stream const& stream, layout::WorkspaceRequire
   }
   auto const need = rounded(merge(entry.requirement, requirement), world_.maxBlocks);
   auto made = std::make_unique<Team>(communicator_, need);
-  if (entry.team != nullptr && (entry.inGraph || !quiesce(capturing))) entry.retired.push_back(std::move(entry.team));
+  if (entry.team != nullptr && (entry.inGraph || !quiesceStream(stream, capturing))) {
+    entry.retired.push_back(std::move(entry.team));
+  }
   entry.team = std::move(made);
   entry.requirement = need;
   entry.inGraph = capturing;

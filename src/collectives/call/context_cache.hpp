@@ -154,6 +154,7 @@ class ContextCache {
   void launch(RememberedCall const& known, Stream const& stream, CollectiveCall const& call);
   RememberedCall const* remembered(CallKey const& key, Stream const& stream, CollectiveCall const& call);
   bool quiesce(bool capturing);
+  bool quiesceStream(Stream const& stream, bool capturing);
   bool agree(bool mine) const;
   template <class Map, class MayGo>
   void makeRoom(Map& map, std::size_t limit, bool capturing, MayGo&& mayGo);

@@ -15,7 +15,10 @@ using namespace mscclpp_test;
 
 TEST_CASE("a captured call makes what it needs and keeps it for replays") {
   sim::install({.devices = 8});
-  forEachRankOn(DeviceKind::sim, 4, checkCapturedCalls<sim::Graph>);
+  forEachRankOn(DeviceKind::sim, 4, [](Communicator& communicator) {
+    checkCapturedCalls<sim::Graph>(communicator,
+                                   [](Stream const& stream, auto&& work) { sim::Graph const graph(stream, work); });
+  });
 }
 
 TEST_CASE("over nodes, too, where calls of another stream want room for what they need") {

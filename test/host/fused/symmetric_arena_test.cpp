@@ -70,13 +70,16 @@ struct Overrun {
   }
 };
 
-// Behind `before` bytes of somebody else's, so that nothing begins where an allocation does.
+// `first` bytes behind a multiple of 1,024, not where an allocation begins, with somebody else's bytes ahead and
+// behind.
 struct Tensor {
   GpuBuffer<std::byte> memory;
   std::size_t before, bytes;
 
   Tensor(Device device, std::size_t first, std::size_t size)
-      : memory(device, first + size + 64), before(first), bytes(size) {
+      : memory(device, 1024 + first + size + 64),
+        before(first + (1024 - reinterpret_cast<std::uintptr_t>(memory.data()) % 1024) % 1024),
+        bytes(size) {
     memory.fill(filler);
   }
   void* data() const { return memory.data() + before; }
