@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "machine/chained.hpp"
 #include "machine/machine.hpp"
@@ -128,11 +130,15 @@ struct ProductScatter {
   }
 };
 
+constexpr unsigned mostPieces = 4;
+
 // What a rank has for all shapes.
 struct RankContext {
   Communicator& communicator;
   Options const& options;
   Stream stream;
+  Stream side;  // for collectives beside products
+  std::vector<Stream> marks;
   std::unique_ptr<bench::Timer> timer;
   AlgorithmCollection algorithms;
   Blas blas;
@@ -142,10 +148,13 @@ struct RankContext {
       : communicator(ofRank),
         options(asked),
         stream(ofRank.device()),
+        side(ofRank.device()),
         timer(bench::machine(kernelDevice)->makeTimer(stream)),
         algorithms(AlgorithmCollection::defaults()),
         blas(stream),
-        nccl(peer) {}
+        nccl(peer) {
+    for (unsigned i = 0; i < mostPieces; ++i) marks.emplace_back(ofRank.device());
+  }
 
   int rank() const { return communicator.rank(); }
   unsigned ranks() const { return static_cast<unsigned>(communicator.size()); }
@@ -186,6 +195,13 @@ class ShapeBench {
       auto const call = ncclCall();
       result.arms.push_back(unfused("cuBLAS, NCCL", [&] { context_.nccl->start(call, context_.stream); }));
     }
+    Line pieces{.arm = "cuBLAS in pieces, this library"};
+    for (unsigned const count : {1u, 2u, mostPieces}) {
+      if (count == 1 && !gathers()) continue;  // nothing would be beside anything
+      for (int const blocks : {0, 8, 16, 32}) inPieces(count, "", blocks, pieces);
+      if (gathers()) inPieces(count, "copy_engine", 0, pieces);
+    }
+    result.arms.push_back(pieces);
     Line fused{.arm = "one kernel"};
     if (gathers()) {
       for (unsigned const movers : {4u, 8u, 16u}) {
@@ -227,12 +243,12 @@ class ShapeBench {
             .op = gathers() ? ReduceOp::none : ReduceOp::sum,
             .symmetric = true};
   }
+  Collective collective() const { return gathers() ? Collective::allGather : Collective::reduceScatter; }
   void start(CollectiveCall const& call) {
-    context_.algorithms.execute(gathers() ? Collective::allGather : Collective::reduceScatter, context_.communicator,
-                                context_.stream, call);
+    context_.algorithms.execute(collective(), context_.communicator, context_.stream, call);
   }
   bench::NcclCall ncclCall() const {
-    return {.collective = gathers() ? Collective::allGather : Collective::reduceScatter,
+    return {.collective = collective(),
             .in = sent().data(),
             .out = received().data(),
             .count = std::min(sent().size(), received().size()),
@@ -248,6 +264,63 @@ class ShapeBench {
       if (!gathers()) collective();
     });
     return line;
+  }
+
+  // The collective by so many pieces of each rank's rows, in a second stream beside products of what is there: of own
+  // rows and of pieces that have come, or of the pieces that are summed next. By the algorithm of that name, if any.
+  void inPieces(unsigned pieces, char const* algorithm, int blocks, Line& best) {
+    if (share() % pieces != 0) return;
+    auto const chunk = share() / pieces;
+    auto const ranks = context_.ranks();
+    auto const& [stream, side, marks] = std::tie(context_.stream, context_.side, context_.marks);
+    auto const startPiece = [&](bf16 const* in, bf16* out, std::size_t width) {
+      auto const bytes = std::size_t{chunk} * width * sizeof(bf16);
+      auto call = ourCollective();
+      call.in = in;
+      call.out = out;
+      call.inBytes = gathers() ? bytes : ranks * bytes;
+      call.outBytes = gathers() ? ranks * bytes : bytes;
+      call.blocks = blocks;
+      if (*algorithm != '\0') {
+        context_.algorithms.at(collective(), algorithm)->execute(context_.communicator, side, call);
+      } else {
+        context_.algorithms.execute(collective(), context_.communicator, side, call);
+      }
+    };
+    auto const rowOf = [](GpuBuffer<bf16> const& matrix, std::uint32_t row, std::uint32_t width) {
+      return matrix.data() + std::size_t{row} * width;
+    };
+    Extent const piece{chunk, shape_.columns, shape_.inner};
+    keepFaster(best, [&] {
+      if (gathers()) {
+        side.runAfter(stream);
+        for (std::uint32_t i = 0; i < pieces; ++i) {
+          startPiece(rowOf(x_, i * chunk, shape_.inner), rowOf(between_, i * ranks * chunk, shape_.inner),
+                     shape_.inner);
+          marks[i].runAfter(side);
+        }
+        context_.blas.multiply(x_.data(), w_.data(), rowOf(y_, rank() * share(), shape_.columns),
+                               {share(), shape_.columns, shape_.inner});
+        for (std::uint32_t i = 0; i < pieces; ++i) {
+          stream.runAfter(marks[i]);
+          auto const others = [&](std::uint32_t first, std::uint32_t count) {
+            context_.blas.multiply(rowOf(between_, (i * ranks + first) * chunk, shape_.inner), w_.data(),
+                                   rowOf(y_, first * share() + i * chunk, shape_.columns), piece,
+                                   {count, chunk, share()});
+          };
+          others(0, rank());
+          others(rank() + 1, ranks - rank() - 1);
+        }
+        return;
+      }
+      for (std::uint32_t i = 0; i < pieces; ++i) {
+        auto* const products = rowOf(between_, i * ranks * chunk, shape_.columns);
+        context_.blas.multiply(rowOf(x_, i * chunk, shape_.inner), w_.data(), products, piece, {ranks, share(), chunk});
+        side.runAfter(stream);
+        startPiece(products, rowOf(y_, i * chunk, shape_.columns), shape_.columns);
+      }
+      stream.runAfter(side);
+    });
   }
 
   template <unsigned Columns>

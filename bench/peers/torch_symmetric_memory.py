@@ -58,6 +58,11 @@ def format_bytes(count):
     return str(count)
 
 
+def quantile(ordered, part):
+    """Of a sorted list: the least value that so large a part of it is not above."""
+    return ordered[math.ceil(len(ordered) * part) - 1]
+
+
 class Case:
     """One collective and algorithm at one size: what an operation does to the two buffers, and what must come out."""
 
@@ -258,11 +263,19 @@ class World:
             return row
         others = (self.ranks - 1) / self.ranks
         factor = 2 * others if case.collective == "allreduce" else others if parts else 1
-        time = times[math.ceil(len(times) * 0.5) - 1]
+        time = quantile(times, 0.5)
         bandwidth = case.size / time * 1e-3
-        row.update({"time_us": time, "p99_us": times[math.ceil(len(times) * 0.99) - 1], "algbw_gbps": bandwidth,
+        row.update({"time_us": time, "p99_us": quantile(times, 0.99), "algbw_gbps": bandwidth,
                     "busbw_gbps": bandwidth * factor, "wrong": wrong})
         return row
+
+
+def refuse_multicast():
+    """Ends the program where multicast could be used."""
+    for switch in MULTICAST_SWITCHES:
+        name, value = switch.split("=")
+        if os.environ.get(name) != value:
+            sys.exit(f"set {switch}: multicast is not to be used here")
 
 
 def boot():
@@ -285,10 +298,7 @@ def main():
     options = parser.parse_args()
     if options.factor < 2 or options.min_bytes > options.max_bytes:
         sys.exit("--factor must be 2 or more, and --min-bytes not more than --max-bytes")
-    for switch in MULTICAST_SWITCHES:
-        name, value = switch.split("=")
-        if os.environ.get(name) != value:
-            sys.exit(f"set {switch}: multicast is not to be used here")
+    refuse_multicast()
 
     world = World(options)
     world.agree_on_seed()

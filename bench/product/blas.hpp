@@ -26,6 +26,12 @@ struct Extent {
   std::uint32_t rows, columns, inner;
 };
 
+// Products by the same w. The next one's rows of x and of y begin so many rows further.
+struct Batch {
+  std::uint32_t count = 1;
+  std::uint32_t rowsOfX = 0, rowsOfY = 0;
+};
+
 class Blas {
  public:
   // On the stream's device, which is the calling thread's current one. Throws Error.
@@ -40,13 +46,26 @@ class Blas {
 
   // y(row, column) = sum over k of x(row, k) * w(column, k). cuBLAS goes by columns: y transposed is w times x
   // transposed.
-  void multiply(mscclpp::bf16 const* x, mscclpp::bf16 const* w, mscclpp::bf16* y, Extent const& extent) const {
+  void multiply(mscclpp::bf16 const* x, mscclpp::bf16 const* w, mscclpp::bf16* y, Extent const& extent,
+                Batch const& batch = {}) const {
+    if (batch.count == 0) return;
     float const one = 1, none = 0;
-    auto const inner = static_cast<int>(extent.inner), columns = static_cast<int>(extent.columns);
-    check(cublasGemmEx(handle_.get(), CUBLAS_OP_T, CUBLAS_OP_N, columns, static_cast<int>(extent.rows), inner, &one, w,
-                       CUDA_R_16BF, inner, x, CUDA_R_16BF, inner, &none, y, CUDA_R_16BF, columns, CUBLAS_COMPUTE_32F,
-                       CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS,
-          "cublasGemmEx");
+    auto const rows = static_cast<int>(extent.rows), columns = static_cast<int>(extent.columns),
+               inner = static_cast<int>(extent.inner);
+    if (batch.count == 1) {
+      check(cublasGemmEx(handle_.get(), CUBLAS_OP_T, CUBLAS_OP_N, columns, rows, inner, &one, w, CUDA_R_16BF, inner, x,
+                         CUDA_R_16BF, inner, &none, y, CUDA_R_16BF, columns, CUBLAS_COMPUTE_32F,
+                         CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS,
+            "cublasGemmEx");
+      return;
+    }
+    auto const strideOfX = static_cast<long long>(batch.rowsOfX) * inner;
+    auto const strideOfY = static_cast<long long>(batch.rowsOfY) * columns;
+    check(cublasGemmStridedBatchedEx(handle_.get(), CUBLAS_OP_T, CUBLAS_OP_N, columns, rows, inner, &one, w,
+                                     CUDA_R_16BF, inner, 0, x, CUDA_R_16BF, inner, strideOfX, &none, y, CUDA_R_16BF,
+                                     columns, strideOfY, static_cast<int>(batch.count), CUBLAS_COMPUTE_32F,
+                                     CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS,
+          "cublasGemmStridedBatchedEx");
   }
 
  private:
