@@ -32,13 +32,14 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
 from pytorch_files import files_suite, table, tests_of, FILES
-from pytorch_suite import SAFE, environment_of, run, suite
+from pytorch_suite import SAFE, end_all, environment_of, run, suite
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "test" / "nccl" / "pytorch_training.py"
@@ -65,6 +66,20 @@ def verdict(losses, expected, called, library):
     if not pathlib.Path(called).resolve().is_relative_to(library):
         return f"WRONG: what was called is {called}"
     return f"right, {furthest:.1e} from gloo's, {expected[0]:.4f} to {expected[-1]:.4f}"
+
+
+def compared(here, theirs):
+    """(passed, failed) of tests; names those that failed, and what PyTorch's own NCCL does with them."""
+    passed = failed = 0
+    for test, line in here.items():
+        passed += line.startswith("passed")
+        if not line.startswith("failed"):
+            continue
+        there = theirs.get(test, "not run")
+        same = there.startswith("failed")
+        failed += not same
+        print(f"{'as with NCCL' if same else 'here alone'}: {test}: {line}; NCCL: {there}")
+    return passed, failed
 
 
 def list_files(source, pretended):
@@ -94,6 +109,7 @@ def main():
     parser.add_argument("--tests", default="")
     parser.add_argument("--seconds", type=float, default=1800)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, end_all)
     if arguments.list:
         return list_files(pathlib.Path(arguments.files or "."), arguments.pretend or 2)
     library = pathlib.Path(arguments.library).resolve()
@@ -121,6 +137,7 @@ def main():
             line = verdict(losses, expected, called, library) if losses else f"WRONG:\n{said}"
             passed, failed = (passed + 1, failed) if line.startswith("right") else (passed, failed + 1)
             print(f"{way:12} {ranks} ranks, {time.monotonic() - start:3.0f} s: {line}", flush=True)
+        here, theirs = {}, {}
         if arguments.files:
             source = pathlib.Path(arguments.files).resolve()
             keep = pathlib.Path(arguments.keep).resolve() if arguments.keep else folder / "files"
@@ -131,25 +148,19 @@ def main():
             here = files_suite(source, folder=keep, end=end,
                                preloaded={**preloaded, "MSCCLPP_KERNEL_TIMEOUT": "60"}, **given)
             wrong = [test for test, line in here.items() if line.startswith("failed")]
-            theirs = {}
             if wrong and pretended <= gpus:
                 theirs = files_suite(source, folder=folder / "theirs", end=end + 60, preloaded={}, only=wrong, **given)
             lines = table(here)
             print("\n".join(lines))
             (keep / "table.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
-            for test, line in here.items():
-                passed += line.startswith("passed")
-                failed += line.startswith("failed") and not theirs.get(test, "").startswith("failed")
         elif arguments.suite:
             end = time.monotonic() + arguments.seconds
             here = suite("nccl", arguments.suite, ranks, folder / "here", {**preloaded, "MSCCLPP_KERNEL_TIMEOUT": "60"}, end,
                          pattern=arguments.tests)
             wrong = [test for test, line in here.items() if line.startswith("failed")]
             theirs = suite("nccl", arguments.suite, ranks, folder / "theirs", {}, end + 60, wrong)
-            for test, line in here.items():
-                same = theirs.get(test, "").startswith("failed")
-                passed += line.startswith("passed")
-                failed += line.startswith("failed") and not same
+        more = compared(here, theirs)
+        passed, failed = passed + more[0], failed + more[1]
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

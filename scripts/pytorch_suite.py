@@ -73,24 +73,38 @@ def environment_of(folder, pretended, more):
     return variables
 
 
+RUNNING = set()  # groups of processes
+
+
+def end_all(*_):
+    """What a signal does that ends this program: nothing that it has started goes on, holding the GPU of what comes next."""
+    for group in tuple(RUNNING):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    os._exit(1)
+
+
 def run(command, limit, **options):
     """The exit status, None after `limit` seconds, and what was said. Ranks that hang go with whoever started them, or
     they would hold the GPU of what runs next."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
                           **options) as started:
+        RUNNING.add(started.pid)
         try:
             text = started.communicate(timeout=limit)[0]
             return started.returncode, text
         except subprocess.TimeoutExpired as late:
             said = (late.stdout or b"").decode(errors="replace")
-        for end in (signal.SIGTERM, signal.SIGKILL):  # torchrun ends its own workers
-            os.killpg(started.pid, end)
-            try:
-                started.communicate(timeout=40)
-                break
-            except subprocess.TimeoutExpired:
-                continue
-        return None, said + f"\n{limit} s"
+            for end in (signal.SIGTERM, signal.SIGKILL):  # torchrun ends its own workers
+                os.killpg(started.pid, end)
+                try:
+                    started.communicate(timeout=40)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+            return None, said + f"\n{limit} s"
+        finally:
+            RUNNING.discard(started.pid)
 
 
 # Runs tests of a file, or lists them; a line of JSON for each. The ranks of a test, where they are started by spawn,
@@ -335,6 +349,7 @@ def main():
     parser.add_argument("--report", type=pathlib.Path)
     parser.add_argument("--keep", type=pathlib.Path)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, end_all)
     made = ("import torch, mscclpp.torch; mscclpp.torch.build(); print(torch.__version__, torch.cuda.device_count(), "
             "torch.cuda.get_device_name() if torch.cuda.is_available() else 'none')")
     asked = subprocess.run([sys.executable, "-c", made], check=True, stdout=subprocess.PIPE, text=True).stdout
