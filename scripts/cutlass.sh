@@ -3,7 +3,7 @@
 #
 # Compiles examples/cutlass, CUTLASS's kernels with the parts of mscclpp/cutlass.hpp, and looks at what ptxas says of
 # them: a kernel of CUTLASS must not spill registers, nor have its wgmma serialised (C7510) or its setmaxnreg ignored
-# (C7507), as calls inside it make it. Takes minutes and 4 GB, so no test does it. No kernel is run; test/cutlass/parts.cu
+# (C7507), as calls inside it make it. Then the same as an arm of mscclpp-bench-parallel, and mscclpp-bench-hooks. Takes minutes and 4 GB, so no test does it. No kernel is run; test/cutlass/parts.cu
 # is, which looks on the host what the parts refuse.
 #
 #   scripts/cutlass.sh [--no-install]
@@ -58,6 +58,11 @@ awk '
   ours && /Used [0-9]+ registers/ { print what ": " $5 " registers"; kernels++ }
   END { exit bad || kernels != 2 }
 ' "$log" || die "not as it should be; all that ptxas says is in $log"
+
+say "compiling what is measured"
+for source in parallel/cutlass_arm product/hooks_main; do
+  "$(nvcc_path)" "${options[@]}" -Ibench -I. -c -o "$build/${source##*/}.o" "bench/$source.cu"
+done
 
 say "what the parts refuse"
 "$(nvcc_path)" "${options[@]}" -o "$build/parts" test/cutlass/parts.cu

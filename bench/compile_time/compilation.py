@@ -20,12 +20,12 @@ class Cost:
     output: str
 
 
-def source_of(folder, name, text):
-    """Writes a source; arguments of its compilation."""
+def source_of(folder, name, text, phase="-c"):
+    """Writes a source; arguments of its compilation, up to that phase."""
     path = os.path.join(folder, name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
-    return ["-c", path, "-o", os.path.join(folder, "unit.o")]
+    return [phase, path, "-o", os.path.join(folder, "unit.o")]
 
 
 def cost_of(command):

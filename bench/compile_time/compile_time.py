@@ -7,7 +7,8 @@
 #
 # Per compiler: the standard, CCCL and CUDA headers that the umbrella needs, alone; the umbrella; the umbrella and one
 # allreduce. `umbrella` is what it adds to the headers that it needs, `instantiation` what the allreduce adds to the
-# umbrella. Counted are instructions, in multiples of those of the needed headers. Exits with 77 where there is no Valgrind.
+# umbrella. Counted are instructions, in multiples of those of the needed headers; by nvcc those of the device's half, since
+# the host's is the C++ compiler's. Exits with 77 where there is no Valgrind.
 """Measures what compilations cost against a budget."""
 
 import argparse
@@ -50,7 +51,7 @@ def outside_includes(umbrella, folders, excluded):
     return sorted(set(found))
 
 
-def measure(name, command, suffix, kernel, excluded, folders):
+def measure(name, command, phase, suffix, kernel, excluded, folders):
     """Returns {what: times the needed headers} for one compiler."""
     includes = "".join(f"#include <{header}>\n" for header in outside_includes(UMBRELLA, folders, excluded))
     empty = f"{kernel} void empty(unsigned* p) {{ *p = 1; }}\n"
@@ -63,7 +64,7 @@ def measure(name, command, suffix, kernel, excluded, folders):
     with tempfile.TemporaryDirectory(prefix="mscclpp-compile-time-") as folder:
         counts = []
         for what, text in units.items():
-            counts.append(instructions_of([*command, *source_of(folder, "unit" + suffix, text)]))
+            counts.append(instructions_of([*command, *source_of(folder, "unit" + suffix, text, phase)]))
             print(f"{name:5} {what:16} {counts[-1] / 1e9:7.2f} G instructions", flush=True)
     headers, umbrella, allreduce = counts
     return {"umbrella": (umbrella - headers) / headers, "instantiation": (allreduce - umbrella) / headers}
@@ -85,10 +86,10 @@ def main():
         budget = json.load(file)
     costs = {}
     if arguments.nvcc:
-        costs["nvcc"] = measure("nvcc", [arguments.nvcc, "-O2", "-gencode=arch=compute_90,code=sm_90"], ".cu",
-                                "__global__", "/sim/", folders)
+        costs["nvcc"] = measure("nvcc", [arguments.nvcc, "-O2", "-arch=compute_90"], "--ptx", ".cu", "__global__", "/sim/",
+                                folders)
     if arguments.cxx:
-        costs["c++"] = measure("c++", [arguments.cxx, "-O2"], ".cpp", "", "/arch/cuda/", folders)
+        costs["c++"] = measure("c++", [arguments.cxx, "-O2"], "-c", ".cpp", "", "/arch/cuda/", folders)
     over = 0
     for name, cost in costs.items():
         for what, times in cost.items():

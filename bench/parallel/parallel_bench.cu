@@ -20,6 +20,7 @@
 #include "mscclpp/host/memory_window.hpp"
 #include "mscclpp/host/tile_flags.hpp"
 #include "mscclpp/launch/launch.hpp"
+#include "parallel/cutlass_arm.hpp"
 #include "product/blas.hpp"
 #include "session/nccl_peer.hpp"
 
@@ -213,6 +214,13 @@ class ShapeBench {
       scatterByTiles<128>(fused);
     }
     result.arms.push_back(fused);
+    auto const cutlass = cutlassArm(
+        shape_, {context_.communicator, context_.stream, context_.side, x_.data(), w_.data(), between_, y_.data()});
+    if (cutlass) {
+      Line line{.arm = "CUTLASS, fused"};
+      keepFaster(line, cutlass);
+      result.arms.push_back(line);
+    }
     return result;
   }
 

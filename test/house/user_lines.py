@@ -21,8 +21,8 @@ import command_line
 # code that starts both; that of the norm is the kernel.
 TABLE = (
     ("examples/norm_allreduce/main.cpp", "the kernel", 20),
-    ("examples/cutlass/tensor_parallel.cu", "all-gather, product", 40),
-    ("examples/cutlass/tensor_parallel.cu", "product, reduce-scatter", 40),
+    ("examples/cutlass/products.hpp", "all-gather, product", 40),
+    ("examples/cutlass/products.hpp", "product, reduce-scatter", 40),
 )
 HEADING = re.compile(r"^// ---- (.+?) -+$", re.MULTILINE)
 # Strings, so that what looks like a comment inside them is none.

@@ -5,8 +5,10 @@
 //
 //   mscclpp_test_net_collectives [small]         in place and apart, of several counts, or of the small ones alone;
 //                                                prints how other hosts are reached
-//   mscclpp_test_net_collectives types[=I/N]     in place and apart, by every operation and type, or part I of N of the
-//                                                types; prints what was called
+//   mscclpp_test_net_collectives types[=I/N[,COUNT]]
+//                                                in place and apart, by every operation and type, or part I of N of the
+//                                                types, of COUNT elements a part, 5003 by default; prints what was
+//                                                called
 //   mscclpp_test_net_collectives PLAN.json...    those of the plans, which a collection prefers; prints what was
 //                                                chosen, and why a plan was not
 //   mscclpp_test_net_collectives BYTES DEVICE    each once, whose larger buffer has so many bytes; the first rank of a
@@ -205,11 +207,11 @@ Outcome runAll(Communicator const& communicator, AlgorithmCollection const& algo
 // By every operation and each `step`th type from `first` on, of which that one has smaller counts, too; says of each
 // how many calls were made.
 Outcome runTypes(Communicator const& communicator, AlgorithmCollection const& algorithms, std::size_t first,
-                 std::size_t step) {
+                 std::size_t step, std::size_t count) {
   // The first one is fewer than there are ranks.
-  std::array const counts{std::size_t{1}, std::size_t{37}, std::size_t{5003}};
+  std::array const counts{std::size_t{1}, std::size_t{37}, count};
   std::vector<Job> jobs;
-  for (auto const count : counts) jobs.emplace_back(communicator, count);
+  for (auto const each : counts) jobs.emplace_back(communicator, each);
   Outcome outcome;
   auto const run = [&](Collective collective, ReduceOp op, std::size_t at) {
     auto const before = outcome.calls;
@@ -416,12 +418,12 @@ Outcome run(Communicator const& communicator, std::span<char* const> arguments) 
   auto const algorithms = AlgorithmCollection::defaults();
   std::string const first = arguments.empty() ? "" : arguments[0];
   if (first.starts_with("types")) {
-    std::size_t part = 1, parts = 1;
-    if (first != "types" &&
-        (std::sscanf(first.c_str(), "types=%zu/%zu", &part, &parts) != 2 || part < 1 || part > parts)) {
+    std::size_t part = 1, parts = 1, count = 5003;
+    if (first != "types" && (std::sscanf(first.c_str(), "types=%zu/%zu,%zu", &part, &parts, &count) < 2 || part < 1 ||
+                             part > parts || count == 0)) {
       throw Error(ErrorCode::invalidUsage, first + " is no part of the types; say types=1/2, or types for all");
     }
-    return runTypes(communicator, algorithms, part - 1, parts);
+    return runTypes(communicator, algorithms, part - 1, parts, count);
   }
   if (first.ends_with(".json")) return runPlans(communicator, arguments);
   if (arguments.empty() || first == "small") return runAll(communicator, algorithms, first == "small");

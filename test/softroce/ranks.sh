@@ -2,7 +2,7 @@
 #
 # What ranks_verbs.sh and ranks_shaped.sh share: ranks of several guests, which call every collective, in place and apart,
 # and check what comes out. Each guest has EACH ranks; where nothing is said two of two guests, and one of more. With TYPES
-# they call every collective by every operation and type, of which a run takes the first part of so many; with many ranks
+# they call every collective by every operation and type, of which a run takes the first part of so many, of COUNT elements where that is said; with many ranks
 # for two emulated processors, a call may then wait for minutes.
 each=${EACH:-$((GUESTS > 2 ? 1 : 2))}
 what= calls=54 seconds=60

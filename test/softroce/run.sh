@@ -4,7 +4,7 @@
 # Runs programs over real verbs without an InfiniBand card: in a QEMU machine whose kernel is the distribution's, with
 # software RDMA devices (rdma_rxe), from an initramfs made on the spot. No disk image, no rights needed.
 #
-#   run.sh --cache=FOLDER [--memory=MIB] [--timeout=SECONDS] [--guests=N [--each=N] [--types=PARTS]] --script=FILE PROGRAM...
+#   run.sh --cache=FOLDER [--memory=MIB] [--timeout=SECONDS] [--guests=N [--each=N] [--types=PARTS[,COUNT]]] --script=FILE PROGRAM...
 #
 # The script runs in the guest with sh and has the PROGRAMs as arguments; its exit status is this one's. The PROGRAMs
 # are there under their own paths, with the libraries that they need. Before it, rxe0 on veth0 and rxe1 on veth1, the
