@@ -2,11 +2,14 @@
 #
 # What ranks_verbs.sh and ranks_shaped.sh share: ranks of several guests, which call every collective, in place and apart,
 # and check what comes out. Each guest has EACH ranks; where nothing is said two of two guests, and one of more. With TYPES
-# they call every collective by every operation and type, of which a run takes the first part of so many, of COUNT elements where that is said; with many ranks
-# for two emulated processors, a call may then wait for minutes.
+# they call every collective by every operation and type, of which a run takes the first part of so many, of COUNT
+# elements where that is said; with many ranks for two emulated processors, a call may then wait for minutes.
 each=${EACH:-$((GUESTS > 2 ? 1 : 2))}
 what= calls=54 seconds=60
-[ -z "$TYPES" ] || { what=types=1/$TYPES calls='[1-9][0-9]*' seconds=300; }
+if [ -n "$TYPES" ]; then
+  what=types=1/$TYPES calls='[1-9][0-9]*' seconds=300
+  export MSCCLPP_ROUND_BYTES=$((each * GUESTS * 16384))  # each of which costs many ranks a second
+fi
 export MSCCLPP_TIMEOUT=$seconds MSCCLPP_WORLD_SIZE=$((each * GUESTS)) MSCCLPP_MASTER_ADDR=10.7.0.1
 # shellcheck disable=SC3040
 set -o pipefail
