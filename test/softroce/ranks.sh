@@ -6,10 +6,8 @@
 # elements where that is said; with many ranks for two emulated processors, a call may then wait for minutes.
 each=${EACH:-$((GUESTS > 2 ? 1 : 2))}
 what= calls=54 seconds=60
-if [ -n "$TYPES" ]; then
-  what=types=1/$TYPES calls='[1-9][0-9]*' seconds=300
-  export MSCCLPP_ROUND_BYTES=$((each * GUESTS * 16384))  # each of which costs many ranks a second
-fi
+[ -z "$TYPES" ] || { what=types=1/$TYPES calls='[1-9][0-9]*' seconds=300; }
+export MSCCLPP_ROUND_BYTES=$((each * GUESTS * 16384))  # a round costs many ranks a second
 export MSCCLPP_TIMEOUT=$seconds MSCCLPP_WORLD_SIZE=$((each * GUESTS)) MSCCLPP_MASTER_ADDR=10.7.0.1
 # shellcheck disable=SC3040
 set -o pipefail
