@@ -10,8 +10,6 @@ namespace {
 
 using namespace mscclpp;
 
-constexpr std::uint32_t tileRows = 128, tileColumns = 256, clusterRows = 2 * tileRows;
-
 // What the kernels need as long as they run.
 struct Held {
   Held(CutlassOperands const& operands, TileGrid const& tiles)
@@ -29,11 +27,10 @@ struct Held {
 std::function<void()> cutlassArm(Shape const& shape, CutlassOperands const& operands) {
   int const ranks = operands.communicator.size(), sharing = operands.communicator.ranksPerDevice();
   bool const known = ranks == 2 || ranks == 4;
-  if (!known || shape.rows % (static_cast<std::uint32_t>(ranks) * clusterRows) != 0) return {};
-  cutlass_products::Problem const problem{static_cast<int>(shape.rows), static_cast<int>(shape.columns),
-                                          static_cast<int>(shape.inner), 1};
-  TileGrid const tiles{shape.rows, shape.columns, tileRows, tileColumns, ranks};
-  auto const held = std::make_shared<Held>(operands, tiles);
+  if (!known || shape.rows % (static_cast<std::uint32_t>(ranks) * cutlass_products::clusterRows) != 0) return {};
+  auto const m = static_cast<int>(shape.rows), n = static_cast<int>(shape.columns), k = static_cast<int>(shape.inner);
+  cutlass_products::Problem const problem{m, n, k, 1};
+  auto const held = std::make_shared<Held>(operands, cutlass_products::tileGrid(m, n, ranks));
   if (shape.way == Way::gatherProduct) {
     return [=] {
       auto const& with = held->operands;

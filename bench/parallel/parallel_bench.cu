@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <tuple>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -276,11 +276,12 @@ class ShapeBench {
 
   // The collective by so many pieces of each rank's rows, in a second stream beside products of what is there: of own
   // rows and of pieces that have come, or of the pieces that are summed next. By the algorithm of that name, if any.
-  void inPieces(unsigned pieces, char const* algorithm, int blocks, Line& best) {
+  void inPieces(unsigned pieces, std::string const& algorithm, int blocks, Line& best) {
     if (share() % pieces != 0) return;
     auto const chunk = share() / pieces;
     auto const ranks = context_.ranks();
-    auto const& [stream, side, marks] = std::tie(context_.stream, context_.side, context_.marks);
+    auto const &stream = context_.stream, &side = context_.side;
+    auto const& marks = context_.marks;
     auto const startPiece = [&](bf16 const* in, bf16* out, std::size_t width) {
       auto const bytes = std::size_t{chunk} * width * sizeof(bf16);
       auto call = ourCollective();
@@ -289,7 +290,7 @@ class ShapeBench {
       call.inBytes = gathers() ? bytes : ranks * bytes;
       call.outBytes = gathers() ? ranks * bytes : bytes;
       call.blocks = blocks;
-      if (*algorithm != '\0') {
+      if (!algorithm.empty()) {
         context_.algorithms.at(collective(), algorithm)->execute(context_.communicator, side, call);
       } else {
         context_.algorithms.execute(collective(), context_.communicator, side, call);

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
-from torch_symmetric_memory import quantile, refuse_multicast
+from torch_symmetric_memory import graph_times, quantile, refuse_multicast
 
 MODELS = {"8B": (4096, 4096, 2048, 14336), "70B": (8192, 8192, 2048, 28672)}  # hidden, attention, keys and values, inner
 
@@ -95,32 +95,6 @@ class Bench:
         dist.all_reduce(count)
         return int(count.item())
 
-    def measure(self, operate):
-        """Microseconds per operation of each replay, the slowest rank's, sorted."""
-        begin, end = (torch.cuda.Event(enable_timing=True, external=True) for _ in range(2))
-        with torch.cuda.stream(self.stream):
-            for _ in range(3):
-                operate()
-            self.stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
-                operate()  # its ranks meet ahead of the clock
-                begin.record(self.stream)
-                for _ in range(self.options.operations):
-                    operate()
-                end.record(self.stream)
-            times = []
-            for replay in range(-2, self.options.replays):
-                dist.barrier()
-                torch.cuda.synchronize()
-                graph.replay()
-                self.stream.synchronize()
-                if replay >= 0:
-                    times.append(begin.elapsed_time(end) * 1e3 / self.options.operations)
-        slowest = torch.tensor(times, device="cuda")
-        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-        return sorted(slowest.tolist())
-
     def run(self):
         """Prints a line for each arm of each shape; how many elements were wrong."""
         total = 0
@@ -133,7 +107,8 @@ class Bench:
                 head = f"| {layer} | {rows} x {columns} x {inner} | {arm} |"
                 try:
                     wrong = self.wrong(gathers, x, w, operate())
-                    times = self.measure(operate)
+                    times = graph_times(self.stream, lambda _: operate(), self.options.operations,
+                                        self.options.replays, lead=1)
                 except (RuntimeError, AttributeError, NotImplementedError, TypeError, ValueError) as error:
                     line = f"{head} not measured: {str(error).strip().splitlines()[0]} | | |"
                 else:

@@ -63,6 +63,39 @@ def quantile(ordered, part):
     return ordered[math.ceil(len(ordered) * part) - 1]
 
 
+def graph_times(stream, operate, operations, replays, lead, restore=lambda: None):
+    """Microseconds per operation of each replay of a graph, the slowest rank's, sorted. operate(i) puts the i-th operation
+    into the stream; `lead` of them go ahead of the clock. restore() brings back what they read."""
+    begin = torch.cuda.Event(enable_timing=True, external=True)
+    end = torch.cuda.Event(enable_timing=True, external=True)
+    with torch.cuda.stream(stream):
+        restore()
+        for i in range(2 * lead):
+            operate(i)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            for i in range(lead):
+                operate(i)
+            begin.record(stream)
+            for i in range(lead, lead + operations):
+                operate(i)
+            end.record(stream)
+        times = []
+        for replay in range(-2, replays):
+            restore()
+            stream.synchronize()
+            dist.barrier()
+            torch.cuda.synchronize()
+            graph.replay()
+            stream.synchronize()
+            if replay >= 0:
+                times.append(begin.elapsed_time(end) * 1e3 / operations)
+    slowest = torch.tensor(times, device="cuda")
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return sorted(slowest.tolist())
+
+
 class Case:
     """One collective and algorithm at one size: what an operation does to the two buffers, and what must come out."""
 
@@ -216,35 +249,8 @@ class World:
 
     def measure(self, case, data):
         """Microseconds per operation of each replay, the slowest rank's, sorted."""
-        begin = torch.cuda.Event(enable_timing=True, external=True)
-        end = torch.cuda.Event(enable_timing=True, external=True)
-        stream = self.stream
-        with torch.cuda.stream(stream):
-            self.restore(case.size, data)
-            for i in range(2 * LEAD):
-                case.operate(i)
-            stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                for i in range(LEAD):
-                    case.operate(i)
-                begin.record(stream)
-                for i in range(LEAD, LEAD + case.operations):
-                    case.operate(i)
-                end.record(stream)
-            times = []
-            for replay in range(-2, case.replays):
-                self.restore(case.size, data)
-                stream.synchronize()
-                dist.barrier()
-                torch.cuda.synchronize()
-                graph.replay()
-                stream.synchronize()
-                if replay >= 0:
-                    times.append(begin.elapsed_time(end) * 1e3 / case.operations)
-        slowest = torch.tensor(times, device="cuda")
-        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-        return sorted(slowest.tolist())
+        return graph_times(self.stream, case.operate, case.operations, case.replays, lead=LEAD,
+                           restore=lambda: self.restore(case.size, data))
 
     def run(self, case):
         """The row of the case."""

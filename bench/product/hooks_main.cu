@@ -4,12 +4,9 @@
 // waited for, on one Hopper GPU: a gate that is open, and an epilogue that stores into the slots of an owner, this
 // rank, and tells it. Beside the same kernel without them, and cuBLAS. Fails where results differ.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <functional>
-#include <random>
-#include <span>
 #include <vector>
 
 #include <examples/cutlass/products.hpp>
@@ -19,6 +16,7 @@
 #include "mscclpp/host/gpu_buffer.hpp"
 #include "mscclpp/host/ranks.hpp"
 #include "product/blas.hpp"
+#include "product/sample.hpp"
 
 namespace {
 
@@ -83,8 +81,8 @@ class Shape {
         communicator_(communicator),
         stream_(communicator.device()),
         blas_(stream_),
-        x_(random(rows, 1)),
-        w_(random(options.columns, 2)),
+        x_(randomMatrix(rows, 1)),
+        w_(randomMatrix(options.columns, 2)),
         y_(communicator.device(), static_cast<std::size_t>(rows) * static_cast<std::size_t>(options.columns)),
         slots_(communicator, y_.data(), y_.bytes()),
         gates_(communicator, {.tiles = gateCount(), .blocks = 264}),
@@ -102,7 +100,7 @@ class Shape {
     auto const of = [&](auto const& arguments, auto gemm) {
       y_.fill(0xff);
       auto const median = time([&] { start<decltype(gemm)>(arguments, stream_); });
-      wrong += wrongElements();
+      wrong += product_bench::wrongElements(copyToHost(y_), reference_, unsignedOf(options_.inner));
       return median;
     };
     // Each is made of the same arguments; slots of one owner are y.
@@ -110,7 +108,7 @@ class Shape {
       return argumentsOf<G>(gates_, communicator_.device(), 1, rows_, options_.columns, options_.inner, x_.data(),
                             w_.data(), y_.data());
     };
-    auto plain = plainArguments();
+    auto const plain = argumentsFor(Plain{});
     auto open = argumentsFor(GateOpen{});
     open.mainloop.await(gates_.deviceHandle());
     auto own = argumentsFor(OwnSlots{});
@@ -126,35 +124,12 @@ class Shape {
   }
 
  private:
-  TileGrid grid() const {
-    return {static_cast<std::uint32_t>(rows_), static_cast<std::uint32_t>(options_.columns), 128, 256, 1};
+  TileGrid grid() const { return tileGrid(rows_, options_.columns, 1); }
+  GpuBuffer<bf16> randomMatrix(int rows, unsigned seed) const {
+    return product_bench::randomNumbers(
+        communicator_.device(), static_cast<std::size_t>(rows) * static_cast<std::size_t>(options_.inner), seed);
   }
   std::uint32_t gateCount() const { return grid().down(); }
-
-  typename Plain::Arguments plainArguments() const {
-    typename Plain::Arguments arguments{};
-    arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
-    arguments.problem_shape = {rows_, options_.columns, options_.inner, 1};
-    arguments.mainloop.ptr_A = reinterpret_cast<Element const*>(x_.data());
-    arguments.mainloop.dA = {options_.inner, {}, 0};
-    arguments.mainloop.ptr_B = reinterpret_cast<Element const*>(w_.data());
-    arguments.mainloop.dB = {options_.inner, {}, 0};
-    arguments.epilogue.thread.alpha = 1;
-    arguments.epilogue.ptr_D = reinterpret_cast<Element*>(y_.data());
-    arguments.epilogue.dD = {options_.columns, {}, 0};
-    return arguments;
-  }
-
-  GpuBuffer<bf16> random(int rows, unsigned seed) const {
-    std::mt19937 engine(seed);
-    std::normal_distribution<float> normal;
-    std::vector<bf16> values;
-    auto const count = static_cast<std::size_t>(rows) * static_cast<std::size_t>(options_.inner);
-    for (std::size_t i = 0; i < count; ++i) values.emplace_back(normal(engine));
-    GpuBuffer<bf16> buffer(communicator_.device(), values.size());
-    copyToDevice(buffer, std::span<bf16 const>(values));
-    return buffer;
-  }
 
   // Median of the products alone, each between a kernel that opens its round and two that end it.
   double time(std::function<void()> const& product) {
@@ -174,18 +149,6 @@ class Shape {
     }
     std::ranges::sort(times);
     return times[times.size() / 2];
-  }
-
-  // As of mscclpp-bench-product: the order of a sum changes its last bits.
-  std::size_t wrongElements() const {
-    auto const lost = std::sqrt(static_cast<float>(options_.inner)) / 4096;
-    auto const found = copyToHost(y_);
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      auto const expected = static_cast<float>(reference_[i]);
-      count += std::abs(static_cast<float>(found[i]) - expected) <= std::abs(expected) / 64 + lost ? 0 : 1;
-    }
-    return count;
   }
 
   Options const& options_;

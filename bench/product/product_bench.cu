@@ -4,9 +4,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <cmath>
-#include <random>
-#include <span>
 
 #include "mscclpp/device/tiles/tile_product.hpp"
 #include "mscclpp/host/error.hpp"
@@ -14,6 +11,7 @@
 #include "mscclpp/host/stream.hpp"
 #include "mscclpp/launch/launch.hpp"
 #include "product/blas.hpp"
+#include "product/sample.hpp"
 
 namespace product_bench {
 namespace {
@@ -69,8 +67,8 @@ class Bench {
   explicit Bench(Options const& options)
       : options_(options),
         stream_(device_),
-        x_(random(options.rows, 1)),
-        w_(random(options.columns, 2)),
+        x_(randomNumbers(device_, std::size_t{options.rows} * options.inner, 1)),
+        w_(randomNumbers(device_, std::size_t{options.columns} * options.inner, 2)),
         y_(device_, std::size_t{options.rows} * options.columns),
         blas_(stream_) {
     cudaDeviceProp properties{};
@@ -92,16 +90,6 @@ class Bench {
 
  private:
   cudaStream_t native() const { return static_cast<cudaStream_t>(stream_.native()); }
-
-  GpuBuffer<bf16> random(std::size_t rows, unsigned seed) const {
-    std::mt19937 engine(seed);
-    std::normal_distribution<float> normal;
-    std::vector<bf16> values;
-    for (std::size_t i = 0; i < rows * options_.inner; ++i) values.emplace_back(normal(engine));
-    GpuBuffer<bf16> buffer(device_, values.size());
-    copyToDevice(buffer, std::span<bf16 const>(values));
-    return buffer;
-  }
 
   template <unsigned Columns>
   void multiply() const {
@@ -129,18 +117,8 @@ class Bench {
     return {form, median, operations / median / 1e6, wrong()};
   }
 
-  // Both round a float, of which the order of the sum changes the last bits: an element may be the next bfloat16, and
-  // one near zero off by what is lost in a sum of so many.
   std::uint64_t wrong() const {
-    if (reference_.empty()) return 0;
-    auto const lost = std::sqrt(static_cast<float>(options_.inner)) / 4096;
-    auto const found = copyToHost(y_);
-    std::uint64_t count = 0;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      auto const expected = static_cast<float>(reference_[i]);
-      count += std::abs(static_cast<float>(found[i]) - expected) <= std::abs(expected) / 64 + lost ? 0 : 1;
-    }
-    return count;
+    return reference_.empty() ? 0 : wrongElements(copyToHost(y_), reference_, options_.inner);
   }
 
   Options const& options_;

@@ -9,6 +9,7 @@
 // of its multiprocessors each. sm_90a.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "mscclpp/cutlass.hpp"
@@ -37,6 +38,14 @@ using Rows = cutlass::layout::RowMajor;
 using Columns = cutlass::layout::ColumnMajor;
 using Problem = cute::Shape<int, int, int, int>;
 
+constexpr std::uint32_t tileRows = cute::size<0>(Tile{}), tileColumns = cute::size<1>(Tile{}),
+                        clusterRows = tileRows * cute::size<0>(Cluster{});
+
+// The tiles of an m x n product.
+constexpr TileGrid tileGrid(int m, int n, int ranks) {
+  return {static_cast<std::uint32_t>(m), static_cast<std::uint32_t>(n), tileRows, tileColumns, ranks};
+}
+
 using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
     cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster, cutlass::epilogue::collective::EpilogueTileAuto,
     float, float, void, Rows, 8, Element, Rows, 8, cutlass::epilogue::TmaWarpSpecializedCooperative>::CollectiveOp;
@@ -45,7 +54,7 @@ using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
     cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(sizeof(typename Epilogue::SharedStorage))>,
     cutlass::gemm::KernelTmaWarpSpecializedCooperative>::CollectiveOp;
 
-// `sharing`: how many ranks take a part of the device each.
+// `sharing`: how many ranks take a part of the device each. Of schedulers only a TileOrder asks who this rank is.
 template <class Gemm>
 typename Gemm::Arguments argumentsOf(TileFlags const& flags, Device device, int sharing, int m, int n, int k,
                                      bf16 const* a, bf16 const* b, bf16* d = nullptr) {
@@ -62,8 +71,10 @@ typename Gemm::Arguments argumentsOf(TileFlags const& flags, Device device, int 
   arguments.hw_info.device_id = device.ordinal;
   arguments.hw_info.sm_count =
       cutlass::KernelHardwareInfo::query_device_multiprocessor_count(arguments.hw_info.device_id) / sharing;
-  arguments.scheduler.rank = flags.rank();
-  arguments.scheduler.ranks = flags.size();
+  if constexpr (requires { arguments.scheduler.ranks; }) {
+    arguments.scheduler.rank = flags.rank();
+    arguments.scheduler.ranks = flags.size();
+  }
   return arguments;
 }
 
@@ -116,7 +127,7 @@ inline void gatherProduct(int sharing, bf16 const* x, bf16 const* w, bf16* y, Pr
   auto arguments = argumentsOf<GatedGemm>(flags, stream.device(), sharing, m, n, k, all, w, y);
   arguments.mainloop.await(flags.deviceHandle());
   arguments.hw_info.sm_count -= movers;
-  TileGrid const pieces{unsigned(m), unsigned(k), 128, unsigned(k), flags.size()};
+  TileGrid const pieces{unsigned(m), unsigned(k), tileRows, unsigned(k), flags.size()};
   beside.runAfter(stream);
   launch(beside, {.blocks = movers, .threads = 512}, Gather{pieces}, x, gathered.deviceHandle(), flags.deviceHandle());
   start<GatedGemm>(arguments, stream);
@@ -157,9 +168,8 @@ void productScatter(int sharing, bf16 const* x, bf16 const* w, bf16* y, Problem 
   auto arguments = argumentsOf<ScatterGemm<Ranks>>(flags, stream.device(), sharing, m, n, k, x, w);
   arguments.epilogue.to(slots.deviceHandle(), flags.deviceHandle());
   start<ScatterGemm<Ranks>>(arguments, stream);
-  TileGrid const tiles{unsigned(m), unsigned(n), 128, 256, flags.size()};
-  launch(stream, {.blocks = 64u / static_cast<unsigned>(sharing), .threads = 512}, Fold{tiles}, y, slots.deviceHandle(),
-         flags.deviceHandle());
+  launch(stream, {.blocks = 64u / static_cast<unsigned>(sharing), .threads = 512}, Fold{tileGrid(m, n, flags.size())},
+         y, slots.deviceHandle(), flags.deviceHandle());
 }
 
 }  // namespace cutlass_products

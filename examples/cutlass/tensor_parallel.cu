@@ -53,7 +53,7 @@ void check(char const* what, int rank, std::vector<bf16> const& found, int rows,
 
 void runRank(Communicator& communicator) {
   constexpr int m = 2048, n = 1024, k = 512, share = m / ranks;
-  constexpr TileGrid tiles{m, n, 128, 256, ranks};
+  constexpr auto tiles = cutlass_products::tileGrid(m, n, ranks);
   auto const device = communicator.device();
   auto const rank = communicator.rank();
   int const sharing = communicator.ranksPerDevice();
